@@ -1,4 +1,5 @@
-// Bytes that move once: a view with shared ownership of what it looks at. Copying a SharedBytes copies no payload.
+// Bytes that move once: a view with shared ownership of what it looks at. Copying a SharedBytes
+// copies no payload.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,8 @@ class SharedBytes {
     owner_ = std::move(owned);
   }
   // `view` stays valid as long as `owner` lives.
-  SharedBytes(std::shared_ptr<const void> owner, std::string_view view) : owner_(std::move(owner)), view_(view) {}
+  SharedBytes(std::shared_ptr<const void> owner, std::string_view view)
+      : owner_(std::move(owner)), view_(view) {}
   // A part of these bytes under the same owner.
   SharedBytes Sub(std::string_view part) const { return SharedBytes(owner_, part); }
 

@@ -1,5 +1,5 @@
-// Time comes in through a Clock, so that tests and the simulator own it. Wall time only for publish times, retention and
-// tokens; everything that waits (leases, timers, back-off) uses steady time.
+// Time comes in through a Clock, so that tests and the simulator own it. Wall time only for publish
+// times, retention and tokens; everything that waits (leases, timers, back-off) uses steady time.
 #pragma once
 
 #include <chrono>

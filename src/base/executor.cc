@@ -83,7 +83,9 @@ void SerialExecutor::Post(Task task) {
   queue_->pool.Post([queue = queue_] { Run(queue); });
 }
 
-bool SerialExecutor::IsCurrent() const { return queue_->thread.load() == std::this_thread::get_id(); }
+bool SerialExecutor::IsCurrent() const {
+  return queue_->thread.load() == std::this_thread::get_id();
+}
 
 void SerialExecutor::Run(const std::shared_ptr<Queue>& queue) {
   queue->thread.store(std::this_thread::get_id());

@@ -1,4 +1,5 @@
-// Where work runs. A shard lives on a SerialExecutor: its tasks run one at a time, in order, on some thread of a pool.
+// Where work runs. A shard lives on a SerialExecutor: its tasks run one at a time, in order, on
+// some thread of a pool.
 #pragma once
 
 #include <deque>
@@ -37,8 +38,9 @@ class ThreadPool : public Executor {
   std::vector<std::thread> threads_;
 };
 
-// Runs its tasks one at a time and in order on `pool`, up to kBatch a turn so that no shard starves others. Tasks keep
-// the executor's queue alive, not the executor: destroying it drops tasks that have not begun.
+// Runs its tasks one at a time and in order on `pool`, up to kBatch a turn so that no shard starves
+// others. Tasks keep the executor's queue alive, not the executor: destroying it drops tasks that
+// have not begun.
 class SerialExecutor : public Executor {
  public:
   explicit SerialExecutor(Executor& pool);

@@ -28,8 +28,8 @@ void SetLogLevel(LogLevel level) { current_level = level; }
 bool LogEnabled(LogLevel level) { return level >= current_level.load(std::memory_order_relaxed); }
 
 void WriteLog(LogLevel level, std::string_view text) {
-  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                          spdlog::level::err};
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                          spdlog::level::warn, spdlog::level::err};
   Logger().log(kLevels[static_cast<int>(level)], spdlog::string_view_t(text.data(), text.size()));
 }
 

@@ -1,5 +1,6 @@
 // Logging: one line an event, to stderr. MR_LOG(kInfo, "topic {} created", name) formats by fmt.
-// Errors: someone must act. Warnings: something was lost or slowed. Info: life of the process and its jobs. Debug: the rest.
+// Errors: someone must act. Warnings: something was lost or slowed. Info: life of the process and
+// its jobs. Debug: the rest.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,14 +19,14 @@ void WriteLog(LogLevel level, std::string_view text);
 
 }  // namespace millrace
 
-#define MR_LOG(level, ...)                                                                   \
-  do {                                                                                       \
-    if (::millrace::LogEnabled(::millrace::LogLevel::level))                                 \
-      ::millrace::WriteLog(::millrace::LogLevel::level, ::fmt::format(__VA_ARGS__));          \
+#define MR_LOG(level, ...)                                                           \
+  do {                                                                               \
+    if (::millrace::LogEnabled(::millrace::LogLevel::level))                         \
+      ::millrace::WriteLog(::millrace::LogLevel::level, ::fmt::format(__VA_ARGS__)); \
   } while (false)
 // A broken invariant ends the process.
-#define MR_CHECK(condition)                                                                  \
-  do {                                                                                       \
-    if (!(condition)) ::millrace::Die(__FILE__, __LINE__, "CHECK failed: " #condition);      \
+#define MR_CHECK(condition)                                                             \
+  do {                                                                                  \
+    if (!(condition)) ::millrace::Die(__FILE__, __LINE__, "CHECK failed: " #condition); \
   } while (false)
 #define MR_DIE(...) ::millrace::Die(__FILE__, __LINE__, ::fmt::format(__VA_ARGS__))

@@ -1,5 +1,5 @@
-// An annotated std::mutex. Allowed in base, net and storage (and at the gRPC edge, where callbacks come on any thread);
-// shards need none. Nobody calls out while holding one.
+// An annotated std::mutex. Allowed in base, net and storage (and at the gRPC edge, where callbacks
+// come on any thread); shards need none. Nobody calls out while holding one.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,9 @@ class MR_TSA(capability("mutex")) Mutex {
 
 class MR_TSA(scoped_lockable) MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) MR_TSA(acquire_capability(mutex)) : mutex_(mutex) { mutex_.Lock(); }
+  explicit MutexLock(Mutex& mutex) MR_TSA(acquire_capability(mutex)) : mutex_(mutex) {
+    mutex_.Lock();
+  }
   ~MutexLock() MR_TSA(release_capability()) { mutex_.Unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;

@@ -1,5 +1,6 @@
-// Errors of this project: canonical codes (the same numbers as gRPC's), a sentence that names field, value and bound, and
-// optionally an ErrorInfo-like reason that clients can match. Values only; our code throws nothing.
+// Errors of this project: canonical codes (the same numbers as gRPC's), a sentence that names
+// field, value and bound, and optionally an ErrorInfo-like reason that clients can match. Values
+// only; our code throws nothing.
 #pragma once
 
 #include <map>
@@ -53,14 +54,15 @@ std::optional<ErrorInfo> GetErrorInfo(const Status& status);
 #define MR_CONCAT(a, b) MR_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function if `expr` is not OK.
-#define MR_RETURN_IF_ERROR(expr)                       \
-  do {                                                 \
-    ::millrace::Status mr_status_ = (expr);            \
-    if (!mr_status_.ok()) return mr_status_;           \
+#define MR_RETURN_IF_ERROR(expr)             \
+  do {                                       \
+    ::millrace::Status mr_status_ = (expr);  \
+    if (!mr_status_.ok()) return mr_status_; \
   } while (false)
 
 // MR_ASSIGN_OR_RETURN(auto x, Compute()): binds the value or returns the error.
-#define MR_ASSIGN_OR_RETURN(lhs, expr) MR_ASSIGN_OR_RETURN_INNER(MR_CONCAT(mr_or_, __LINE__), lhs, expr)
+#define MR_ASSIGN_OR_RETURN(lhs, expr) \
+  MR_ASSIGN_OR_RETURN_INNER(MR_CONCAT(mr_or_, __LINE__), lhs, expr)
 #define MR_ASSIGN_OR_RETURN_INNER(tmp, lhs, expr) \
   auto tmp = (expr);                              \
   if (!tmp.ok()) return tmp.status();             \

@@ -1,4 +1,5 @@
-// Calls that happen later. One Timers object serves a process; tests drive a ManualTimers by a fake clock (testing/).
+// Calls that happen later. One Timers object serves a process; tests drive a ManualTimers by a fake
+// clock (testing/).
 #pragma once
 
 #include <condition_variable>
@@ -45,7 +46,8 @@ class ThreadTimers : public Timers {
   Mutex mutex_;
   CondVar changed_;
   std::multimap<SteadyTime, Entry> entries_ MR_GUARDED_BY(mutex_);
-  std::unordered_map<TimerId, std::multimap<SteadyTime, Entry>::iterator> by_id_ MR_GUARDED_BY(mutex_);
+  std::unordered_map<TimerId, std::multimap<SteadyTime, Entry>::iterator> by_id_
+      MR_GUARDED_BY(mutex_);
   TimerId next_id_ MR_GUARDED_BY(mutex_) = 1;
   bool stopped_ MR_GUARDED_BY(mutex_) = false;
   std::thread thread_;
