@@ -1,7 +1,8 @@
 """Unpacks Beam's protos from the apache-beam wheel.
 
-beam_protos.py WHEEL OUT writes OUT/beam.pb (FileDescriptorSet of Beam's files in dependency order), OUT/files.txt (their
-names) and OUT/standard_coders.yaml (Beam's golden vectors for coders). Needs no protobuf runtime.
+beam_protos.py WHEEL OUT writes OUT/beam.pb (FileDescriptorSet of Beam's files in dependency
+order), OUT/files.txt (their names) and OUT/standard_coders.yaml (Beam's golden vectors for coders). Needs no
+protobuf runtime.
 """
 import ast
 import pathlib
@@ -34,14 +35,15 @@ def main():
       for node in ast.walk(ast.parse(archive.read(name))):
         if isinstance(node, ast.Call) and getattr(node.func, 'attr', '') == 'AddSerializedFile':
           files[name.split('portability/api/')[1].replace('_pb2.py', '.proto')] = node.args[0].value
-  imports = {n: re.findall(rb'\x1a.(org/apache/beam/[a-z_/0-9]+\.proto)', b) for n, b in files.items()}
+  dependency = re.compile(rb'\x1a.(org/apache/beam/[a-z_/0-9]+\.proto)')
+  imports = {n: dependency.findall(b) for n, b in files.items()}
   ordered = []
 
   def add(name):
     if name in ordered:
       return
-    for dependency in imports[name]:
-      add(dependency.decode())
+    for other in imports[name]:
+      add(other.decode())
     ordered.append(name)
 
   for name in sorted(files):
