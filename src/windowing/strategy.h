@@ -111,9 +111,14 @@ struct Strategy {
 // kCustom gives none. Sizes, periods and gaps must be positive.
 WindowList AssignWindows(const WindowFn& fn, Millis timestamp);
 
-// When the state of `window` goes: its maximum timestamp plus allowed lateness, and not beyond the
-// end of time (for the global window: not beyond its own maximum plus lateness, capped likewise).
-// Strictly after this instant of the input watermark the window is expired.
+// The input watermark has passed the end of `window` (its maximum timestamp). True for every window
+// once the watermark is at the end of time, also where an SDK made a window that ends later.
+bool EndOfWindowPassed(const Window& window, Millis input_watermark);
+
+// When the state of `window` goes: its maximum timestamp plus allowed lateness, capped at the end
+// of the global window (for the global window itself and windows beyond it: just before the end of
+// time, which every watermark passes at last). Strictly after this instant of the input watermark
+// the window is expired.
 Millis GarbageCollectionTime(const Window& window, const Strategy& strategy);
 
 // An element in `window` that arrives at `input_watermark` is too late to be taken up.

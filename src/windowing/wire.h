@@ -127,7 +127,10 @@ inline bool ParseWindow(std::string_view& in, const WindowFormat& format, Window
     return ParseIntervalWindow(in, out);
   }
   if (format.kind == WindowKind::kCustom) return ParseCustomWindow(in, format.custom, out);
-  *out = Window::Global();
+  out->kind = WindowKind::kGlobal;
+  out->start = kMinTimestamp;
+  out->end = kGlobalWindowMax + 1;
+  out->custom.clear();
   return true;
 }
 
