@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "coders/coder.h"
 #include "windowing/wire.h"
 
 namespace millrace::coders {
@@ -31,5 +32,10 @@ void AppendBatchHead(std::string& out, size_t count);
 void AppendBatchedIterableEnd(std::string& out);
 // In a state-backed iterable: the end that says the rest is under StateKey.runner `token`.
 void AppendStateBackedEnd(std::string& out, std::string_view token);
+
+// Rewrites one value from the outer context (no length where the value ends with the input; the
+// elements of a TestStream) to the nested one. False if `outer` is not exactly one value; `out` may
+// then hold a part. For kOpaque false.
+bool AppendNestedFromOuter(const Coder& coder, std::string_view outer, std::string& out);
 
 }  // namespace millrace::coders

@@ -60,7 +60,8 @@ struct ElementView {
 class ElementReader {
  public:
   // `windowed_value` is kWindowedValue or kParamWindowedValue, IsKnown; with `want_key` its element
-  // is a kKv. Otherwise ok() is false and Next gives nothing.
+  // is a kKv; an element under a parameter coder takes at least a byte. Otherwise ok() is false and
+  // Next gives nothing.
   ElementReader(const Coder& windowed_value, bool want_key);
 
   void Reset(std::string_view frame);

@@ -39,7 +39,7 @@ std::vector<WindowGroup> GroupSessions(std::vector<Window> windows) {
   std::vector<WindowGroup> groups;
   for (Window& window : windows) {
     if (groups.empty() || window.start >= groups.back().result.end) {
-      groups.push_back({.result = window});
+      groups.push_back({window, {}});
     } else {
       groups.back().result.end = std::max(groups.back().result.end, window.end);
     }
@@ -72,7 +72,8 @@ bool ActiveWindows::CanApply(const std::vector<WindowGroup>& groups) const {
 }
 
 std::optional<WindowMerge> ActiveWindows::ApplyOne(const WindowGroup& group) {
-  WindowMerge merge{.result = group.result};
+  WindowMerge merge;
+  merge.result = group.result;
   std::vector<Window> addresses;
   for (const Window& member : group.members) {
     const auto it = active_.find(member);
@@ -142,7 +143,7 @@ std::optional<ActiveWindows> ActiveWindows::Parse(std::string_view in) {
   while (!in.empty()) {
     Window window;
     uint64_t count = 0;
-    if (!ParseRecord(in, &window) || !ParseVarint(in, &count) || count > in.size()) {
+    if (!ParseRecord(in, &window) || !ParseVarint(in, &count) || count > in.size() / 18) {
       return std::nullopt;
     }
     std::vector<Window> addresses(count);
