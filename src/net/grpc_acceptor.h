@@ -12,9 +12,9 @@ class ExternalConnectionAcceptor;
 
 namespace millrace::net {
 
-// The gRPC end of a PortMux route. Attach before the builder makes its server, then Take may be
-// called from any thread; it closes the socket if the server has not started or is shut down.
-// Owner: the one who owns the server. Outlives the PortMux that calls it.
+// The gRPC end of a PortMux route: Attach, build the server, start the mux; stop the mux, then shut
+// the server down. (A socket that comes before the server runs, or after its end, gRPC neither
+// serves nor closes.) Take may be called from any thread. Owned by the one who owns the server.
 class GrpcAcceptor {
  public:
   GrpcAcceptor();

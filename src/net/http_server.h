@@ -2,6 +2,7 @@
 // poll holds no thread.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "base/status.h"
 #include "base/task.h"
 #include "net/http_message.h"
+#include "net/port_mux.h"
 
 namespace millrace::net {
 
@@ -62,8 +64,11 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Listens on one address ("127.0.0.1", "::1"); port 0 picks one. Returns the port.
-  StatusOr<int> Listen(const std::string& host, int port);
+  // Listens on its own; hosts and port as in PortMux::Start. Returns the port.
+  StatusOr<int> Listen(std::vector<std::string> hosts, int port);
+  StatusOr<int> Listen(const std::string& host, int port) {
+    return Listen(std::vector<std::string>{host}, port);
+  }
   // Serves an accepted stream socket from its first byte; owns the descriptor from here on.
   void Adopt(int fd);
   // Accepts nothing more, closes idle connections, lets requests in flight finish for `grace`, then
@@ -78,8 +83,8 @@ class HttpServer {
   HttpServerOptions options_;
   HttpHandler handler_;
   std::vector<std::shared_ptr<Loop>> loops_;
-  struct State;
-  std::unique_ptr<State> state_;
+  std::atomic<size_t> next_loop_ = 0;
+  std::vector<std::unique_ptr<PortMux>> listeners_;  // Listen and Stop: the owner's thread
 };
 
 }  // namespace millrace::net
