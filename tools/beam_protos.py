@@ -1,8 +1,8 @@
 """Unpacks Beam's protos from the apache-beam wheel.
 
-beam_protos.py WHEEL OUT writes OUT/beam.pb (FileDescriptorSet of Beam's files in dependency
-order), OUT/files.txt (their names) and OUT/standard_coders.yaml (Beam's golden vectors for coders). Needs no
-protobuf runtime.
+beam_protos.py WHEEL OUT writes OUT/beam.pb (FileDescriptorSet of Beam's files in dependency order),
+OUT/files.txt (their names) and OUT/standard_coders.yaml (Beam's golden vectors for coders).
+Needs no protobuf runtime.
 """
 import ast
 import pathlib

