@@ -24,6 +24,8 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "net/gzip.h"
+#include "net/http_exchange.h"
+#include "net/http_head.h"
 #include "net/socket.h"
 
 namespace millrace::net {
@@ -76,14 +78,10 @@ HttpResponse ParseErrorResponse(ErrorCode ec, const HttpServerOptions& options) 
                    fmt::format("The request is not valid HTTP/1.1: {}.", ec.message()));
 }
 
-bool IsCleanHeaderText(std::string_view text) {
-  return std::none_of(text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n'; });
-}
-
 }  // namespace
 
 // One thread and its connections. Everything but Post belongs to that thread.
-class HttpServer::Loop : public std::enable_shared_from_this<Loop> {
+class HttpServer::Loop : public HttpThread, public std::enable_shared_from_this<Loop> {
  public:
   Loop(const HttpServerOptions& options, const HttpHandler& handler)
       : options_(options),
@@ -102,14 +100,13 @@ class HttpServer::Loop : public std::enable_shared_from_this<Loop> {
       context_.run();
     });
   }
-  // False, and the task is dropped, once the loop has ended.
-  bool Post(Task task) {
+  bool Post(Task task) override {
     MutexLock lock(mutex_);
     if (ended_) return false;
     asio::post(context_, std::move(task));
     return true;
   }
-  bool InThread() const { return current == this; }
+  bool IsCurrent() const override { return current == this; }
 
   void Adopt(int fd);
   void Remove(const std::shared_ptr<Connection>& connection);
@@ -154,36 +151,12 @@ class HttpServer::Loop : public std::enable_shared_from_this<Loop> {
   bool ended_ MR_GUARDED_BY(mutex_) = false;
 };
 
-// What a responder holds: the first of Send, drop and the client's leaving decides.
-class HttpExchange {
- public:
-  HttpExchange(std::shared_ptr<HttpServer::Loop> loop,
-               std::weak_ptr<HttpServer::Connection> connection)
-      : loop_(std::move(loop)), connection_(std::move(connection)) {}
-
-  bool sent() {
-    MutexLock lock(mutex_);
-    return sent_;
-  }
-  static void Send(const std::shared_ptr<HttpExchange>& self, HttpResponse response);
-  void OnCancelled(Task task);
-  // The client went away. On the loop's thread, outside of any other work of the connection.
-  void Gone();
-
- private:
-  const std::shared_ptr<HttpServer::Loop> loop_;
-  const std::weak_ptr<HttpServer::Connection> connection_;
-  Mutex mutex_;
-  bool sent_ MR_GUARDED_BY(mutex_) = false;
-  bool gone_ MR_GUARDED_BY(mutex_) = false;
-  Task cancel_ MR_GUARDED_BY(mutex_);
-};
-
 // One connection, from Start until it is closed; on its loop's thread. The loop owns it, and so
 // does each asynchronous call under way. Data is read only after the socket is readable, so a
 // waiting connection needs no buffer and one wait can stand while a request is being handled: that
 // is how a leaving client is noticed.
-class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
+class HttpServer::Connection : public HttpAnswerSink,
+                               public std::enable_shared_from_this<Connection> {
  public:
   Connection(Loop& loop, Socket socket, std::string peer)
       : loop_(loop), socket_(std::move(socket)), peer_(std::move(peer)) {}
@@ -192,8 +165,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
     deadline_ = Now() + loop_.options().idle_timeout;
     Watch();
   }
-  // Answers the request in hand if `exchange` is still that one.
-  void Answer(const HttpExchange* exchange, HttpResponse response);
+  void Answer(const HttpExchange* exchange, HttpResponse response) override;
   // Between requests it closes at once, else with the next answer.
   void BeginStop();
   void Close();
@@ -213,7 +185,6 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   Status DecodeBody(const http::request<http::string_body>& request, std::string* body);
   void Reject(const HttpResponse& response);
   void Write(HttpResponse response);
-  std::string Head(const HttpResponse& response, bool has_body);
   void OnWritten(ErrorCode ec);
   void Linger();
 
@@ -236,79 +207,6 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   std::string out_head_;
   std::string out_body_;
 };
-
-// ---- Exchange and responder
-
-void HttpExchange::Send(const std::shared_ptr<HttpExchange>& self, HttpResponse response) {
-  Task unused;  // destroyed after the lock is released
-  {
-    MutexLock lock(self->mutex_);
-    if (self->sent_) return;
-    self->sent_ = true;
-    unused = std::move(self->cancel_);
-    self->cancel_ = nullptr;
-  }
-  if (self->loop_->InThread()) {
-    if (auto connection = self->connection_.lock()) {
-      connection->Answer(self.get(), std::move(response));
-    }
-    return;
-  }
-  self->loop_->Post([connection = self->connection_, exchange = self.get(),
-                     response = std::move(response)]() mutable {
-    // The address only says which request is meant; a connection keeps its exchange until answered.
-    if (auto alive = connection.lock()) alive->Answer(exchange, std::move(response));
-  });
-}
-
-void HttpExchange::OnCancelled(Task task) {
-  {
-    MutexLock lock(mutex_);
-    if (sent_) return;
-    if (!gone_) {
-      std::swap(cancel_, task);
-      return;
-    }
-  }
-  loop_->Post(std::move(task));
-}
-
-void HttpExchange::Gone() {
-  Task task;
-  {
-    MutexLock lock(mutex_);
-    if (sent_ || gone_) return;
-    gone_ = true;
-    task = std::move(cancel_);
-    cancel_ = nullptr;
-  }
-  if (task != nullptr) task();
-}
-
-HttpResponder::HttpResponder(std::shared_ptr<HttpExchange> exchange)
-    : exchange_(std::move(exchange)) {}
-
-HttpResponder& HttpResponder::operator=(HttpResponder&& other) noexcept {
-  if (this != &other) {
-    HttpResponder old(std::move(exchange_));
-    exchange_ = std::move(other.exchange_);
-  }
-  return *this;
-}
-
-HttpResponder::~HttpResponder() {
-  if (exchange_ == nullptr || exchange_->sent()) return;
-  HttpExchange::Send(exchange_,
-                     HttpError(500, "INTERNAL", "The server gave no answer to this request."));
-}
-
-void HttpResponder::Send(HttpResponse response) {
-  if (exchange_ != nullptr) HttpExchange::Send(exchange_, std::move(response));
-}
-
-void HttpResponder::OnCancelled(Task task) {
-  if (exchange_ != nullptr) exchange_->OnCancelled(std::move(task));
-}
 
 // ---- Connection: reading
 
@@ -469,39 +367,15 @@ void HttpServer::Connection::Reject(const HttpResponse& response) {
 
 // ---- Connection: writing and the end
 
-std::string HttpServer::Connection::Head(const HttpResponse& response, bool has_body) {
-  std::string head;
-  head.reserve(256);
-  auto out = std::back_inserter(head);
-  std::string_view reason = View(http::obsolete_reason(http::int_to_status(response.status)));
-  fmt::format_to(out, "HTTP/1.1 {} {}\r\nDate: {}\r\n", response.status, reason, loop_.Date());
-  if (has_body) {
-    if (!response.content_type.empty() && IsCleanHeaderText(response.content_type)) {
-      fmt::format_to(out, "Content-Type: {}\r\n", response.content_type);
-    }
-    fmt::format_to(out, "Content-Length: {}\r\n", response.body.size());
-  }
-  for (const auto& [name, value] : response.headers) {
-    if (IsCleanHeaderText(name) && IsCleanHeaderText(value)) {
-      fmt::format_to(out, "{}: {}\r\n", name, value);
-    }
-  }
-  if (!keep_alive_) {
-    head += "Connection: close\r\n";
-  } else if (http10_) {
-    head += "Connection: keep-alive\r\n";
-  }
-  head += "\r\n";
-  return head;
-}
-
 void HttpServer::Connection::Write(HttpResponse response) {
   phase_ = Phase::kWriting;
   exchange_.reset();
   keep_alive_ = keep_alive_ && !loop_.stopping();
-  bool has_body = response.status != 204 && response.status != 304;
-  out_head_ = Head(response, has_body);
-  out_body_ = has_body && !head_ ? std::move(response.body) : std::string();
+  AfterResponse after = !keep_alive_ ? AfterResponse::kClose
+                        : http10_    ? AfterResponse::kKeepOpenHttp10
+                                     : AfterResponse::kKeepOpen;
+  out_head_ = ResponseHead(response, loop_.Date(), after);
+  out_body_ = HasBody(response.status) && !head_ ? std::move(response.body) : std::string();
   Duration stall = loop_.options().stall_timeout;
   deadline_ = Now() + stall;
   std::array<asio::const_buffer, 2> parts = {asio::buffer(out_head_), asio::buffer(out_body_)};
@@ -620,10 +494,7 @@ const std::string& HttpServer::Loop::Date() {
   time_t second = time(nullptr);
   if (second != date_second_) {
     date_second_ = second;
-    tm parts;
-    gmtime_r(&second, &parts);
-    char text[64];
-    date_.assign(text, strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &parts));
+    date_ = HttpDate(second);
   }
   return date_;
 }

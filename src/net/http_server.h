@@ -78,7 +78,6 @@ class HttpServer {
  private:
   class Connection;
   class Loop;
-  friend class HttpExchange;
 
   HttpServerOptions options_;
   HttpHandler handler_;
