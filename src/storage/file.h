@@ -1,5 +1,5 @@
-// The file layer under the commit log. Real files in production; the simulator's faulty layer (testing/faulty_files.h) loses
-// or tears what was not synced at a crash, fails, or is slow.
+// The file layer under the commit log. Real files in production; the simulator's faulty layer
+// (testing/faulty_files.h) loses or tears what was not synced at a crash, fails, or is slow.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,8 @@ class Files {
  public:
   virtual ~Files() = default;
   virtual StatusOr<std::unique_ptr<File>> Open(const std::string& path, bool create) = 0;
-  virtual StatusOr<std::vector<std::string>> List(const std::string& directory) = 0;  // names, unordered
+  virtual StatusOr<std::vector<std::string>> List(
+      const std::string& directory) = 0;  // names, unordered
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   virtual Status Remove(const std::string& path) = 0;
   virtual Status MakeDirectory(const std::string& path) = 0;  // parents too; OK if there

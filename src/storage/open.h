@@ -31,8 +31,8 @@ struct Storage {
   std::shared_ptr<void> lock;  // the directory's lock
 };
 
-// Each failure is one sentence that says what to do: locked by another process (with its pid), not writable, corrupt (file and
-// place named), written by a newer version.
+// Each failure is one sentence that says what to do: locked by another process (with its pid), not
+// writable, corrupt (file and place named), written by a newer version.
 StatusOr<std::unique_ptr<Storage>> OpenDirectory(const OpenOptions& options);
 // Nothing is kept; replay finds nothing.
 std::unique_ptr<Storage> OpenInMemory();

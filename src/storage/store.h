@@ -1,5 +1,6 @@
-// Ordered tables: the view of the commit log that outlives memory. Writes have no log of their own: whoever writes has made
-// the same facts durable in the CommitLog first, and can write them again after a crash (absolute puts and deletes only).
+// Ordered tables: the view of the commit log that outlives memory. Writes have no log of their own:
+// whoever writes has made the same facts durable in the CommitLog first, and can write them again
+// after a crash (absolute puts and deletes only).
 #pragma once
 
 #include <memory>
@@ -14,13 +15,13 @@ namespace millrace::storage {
 
 // Stored on disk by name; each is one column family.
 enum class Table : uint8_t {
-  kMeta,      // format version, replay position
-  kBroker,    // catalogue, subscription and topic state
-  kJobs,      // job catalogue, plans, artifacts' names
-  kPending,   // engine: elements waiting for a bundle, grouped values
-  kState,     // engine: user state, side inputs
-  kTimers,    // engine: timers and holds
-  kDedup,     // ids of messages seen
+  kMeta,     // format version, replay position
+  kBroker,   // catalogue, subscription and topic state
+  kJobs,     // job catalogue, plans, artifacts' names
+  kPending,  // engine: elements waiting for a bundle, grouped values
+  kState,    // engine: user state, side inputs
+  kTimers,   // engine: timers and holds
+  kDedup,    // ids of messages seen
 };
 inline constexpr int kTableCount = 7;
 
@@ -38,7 +39,10 @@ class WriteBatch {
   // All keys in [begin, end).
   void DeleteRange(Table table, std::string_view begin, std::string_view end);
   void Append(const WriteBatch& other);
-  void Clear() { ops_.clear(); bytes_ = 0; }
+  void Clear() {
+    ops_.clear();
+    bytes_ = 0;
+  }
   bool empty() const { return ops_.empty(); }
   size_t bytes() const { return bytes_; }
   const std::vector<Op>& ops() const { return ops_; }
@@ -76,7 +80,8 @@ class Store {
   virtual StatusOr<std::optional<std::string>> Get(Table table, std::string_view key,
                                                    const ReadView* view = nullptr) = 0;
   // Keys in [begin, end); an empty end means to the end of the table.
-  virtual std::unique_ptr<Iterator> NewIterator(Table table, std::string_view begin, std::string_view end,
+  virtual std::unique_ptr<Iterator> NewIterator(Table table, std::string_view begin,
+                                                std::string_view end,
                                                 const ReadView* view = nullptr) = 0;
   virtual std::shared_ptr<const ReadView> NewReadView() = 0;
   virtual Status Write(const WriteBatch& batch) = 0;

@@ -43,8 +43,9 @@ struct TopicPartition {
   }
 };
 
-// All messages of one publish call: offsets first_offset … first_offset + count - 1. The log indexes it and keeps the body
-// readable by ReadEntries until liveness lets it go. The body is opaque here.
+// All messages of one publish call: offsets first_offset … first_offset + count - 1. The log
+// indexes it and keeps the body readable by ReadEntries until liveness lets it go. The body is
+// opaque here.
 struct TopicEntry {
   TopicPartition partition;
   uint64_t first_offset = 0;
@@ -53,7 +54,8 @@ struct TopicEntry {
   SharedBytes body;
 };
 
-// What a shard decided. seq counts a shard's records from 1 without gaps, so that replay can skip what a checkpoint holds.
+// What a shard decided. seq counts a shard's records from 1 without gaps, so that replay can skip
+// what a checkpoint holds.
 struct Record {
   ShardId shard;
   uint64_t seq = 0;
