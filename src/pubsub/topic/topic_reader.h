@@ -1,4 +1,5 @@
-// How a subscription sees its topic's log: one reader per topic partition, shared by all its subscriptions.
+// How a subscription sees its topic's log: one reader per topic partition, shared by all its
+// subscriptions.
 #pragma once
 
 #include <memory>
@@ -19,12 +20,15 @@ class TopicReader {
   virtual storage::TopicPartition partition() const = 0;
   // Offsets below are durable and may be delivered.
   virtual uint64_t CommittedEnd() const = 0;
-  // Wall time that no later publish of this partition will be stamped before (see BacklogInfo::now).
+  // Wall time that no later publish of this partition will be stamped before (see
+  // BacklogInfo::now).
   virtual WallTime NoPublishBefore() const = 0;
-  // Messages [from, end) in order as far as they still live, until `max_bytes` (at least one). True: `out` is filled from memory;
-  // false: the disk is needed, use Read.
-  virtual bool TryRead(uint64_t from, uint64_t end, size_t max_bytes, std::vector<StoredMessage>* out) = 0;
-  // The same from disk; `done` is posted to `executor`. An empty answer: nothing lives in [from, end).
+  // Messages [from, end) in order as far as they still live, until `max_bytes` (at least one).
+  // True: `out` is filled from memory; false: the disk is needed, use Read.
+  virtual bool TryRead(uint64_t from, uint64_t end, size_t max_bytes,
+                       std::vector<StoredMessage>* out) = 0;
+  // The same from disk; `done` is posted to `executor`. An empty answer: nothing lives in [from,
+  // end).
   virtual void Read(uint64_t from, uint64_t end, size_t max_bytes, Executor& executor,
                     Callback<void(StatusOr<std::vector<StoredMessage>>)> done) = 0;
   // Posts `task` once to `executor` as soon as CommittedEnd() > seen (at once if it is already).
