@@ -4,14 +4,17 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "net/http_message.h"
+#include "net/socket.h"
 
 namespace millrace::net {
 
@@ -21,11 +24,7 @@ class TestSocket {
   explicit TestSocket(int port, const std::string& host = "127.0.0.1") {
     bool ipv6 = host.find(':') != std::string::npos;
     fd_ = socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM, 0);
-    timeval limit = {20, 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    int on = 1;
-    setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    LimitWaits();
     int result;
     if (ipv6) {
       sockaddr_in6 address = {};
@@ -41,6 +40,15 @@ class TestSocket {
       result = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address));
     }
     EXPECT_EQ(result, 0) << "connect to " << host << ":" << port;
+  }
+  // The accepting end: waits for the next connection to `listener`.
+  static std::unique_ptr<TestSocket> Accept(const Listeners& listener) {
+    pollfd entry = {listener.sockets[0].get(), POLLIN, 0};
+    EXPECT_EQ(poll(&entry, 1, 20000), 1) << "no connection came for 20 s";
+    auto accepted = std::unique_ptr<TestSocket>(new TestSocket());
+    accepted->fd_ = accept(listener.sockets[0].get(), nullptr, nullptr);
+    accepted->LimitWaits();
+    return accepted;
   }
   ~TestSocket() { Close(); }
   TestSocket(const TestSocket&) = delete;
@@ -103,7 +111,24 @@ class TestSocket {
     return response;
   }
 
+  // A request without a body, up to its empty line.
+  std::string ReadRequest() {
+    size_t end;
+    while ((end = buffer_.find("\r\n\r\n")) == std::string::npos) {
+      if (!Fill()) return "";
+    }
+    return ReadBytes(end + 4);
+  }
+
  private:
+  TestSocket() = default;
+  void LimitWaits() {
+    timeval limit = {20, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    int on = 1;
+    setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  }
   bool Fill() {
     char chunk[65536];
     ssize_t got = recv(fd_, chunk, sizeof(chunk), 0);
