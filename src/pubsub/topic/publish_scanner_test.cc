@@ -177,12 +177,12 @@ TEST(PublishScannerTest, AgreesWithTheGeneratedClass) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   int accepted = 0;
-  for (int i = 0; i < 60'000; ++i) {
+  for (int i = 0; i < 20'000; ++i) {
     std::string wire = RandomPublishRequest(random);
     std::string difference = CompareScanWithModel(wire, &accepted);
     ASSERT_EQ(difference, "") << "round " << i;
   }
-  EXPECT_GT(accepted, 5'000);
+  EXPECT_GT(accepted, 2'000);
 }
 
 }  // namespace
