@@ -26,6 +26,20 @@ bool SkipVarint(std::string_view& in) {
   return ParseVarint(in, &ignored);
 }
 
+// Skip without a call for the coders of most keys and values.
+inline bool SkipOne(const Coder& coder, std::string_view& in) {
+  switch (coder.kind) {
+    case Kind::kBytes:
+    case Kind::kString:
+    case Kind::kLengthPrefix:
+      return SkipBytes(in);
+    case Kind::kVarint:
+      return SkipVarint(in);
+    default:
+      return Skip(coder, in);
+  }
+}
+
 // `count` values one after another. Checks the count against what the input can hold, so that a
 // huge count of tiny or empty values costs nothing.
 bool SkipMany(const Coder& element, uint64_t count, std::string_view& in) {
@@ -33,7 +47,7 @@ bool SkipMany(const Coder& element, uint64_t count, std::string_view& in) {
   if (count > in.size() / element.min_size) return false;
   if (element.fixed_size != Coder::kVariable) return SkipFixed(count * element.fixed_size, in);
   for (uint64_t i = 0; i < count; ++i) {
-    if (!Skip(element, in)) return false;
+    if (!SkipOne(element, in)) return false;
   }
   return true;
 }
@@ -268,23 +282,26 @@ bool ElementReader::Next(ElementView* out) {
 }
 
 bool ElementReader::Parse(ElementView* out) {
-  const std::string_view start = rest_;
-  std::string_view in = start;
+  const char* const start = rest_.data();
+  std::string_view in = rest_;
   if (param_) {
     out->header = param_header_;
   } else {
     if (!windowing::ParseHeader(in, format_, &header_)) return false;
-    out->header = start.substr(0, start.size() - in.size());
+    out->header = {start, static_cast<size_t>(in.data() - start)};
   }
-  const std::string_view value = in;
+  const char* const value = in.data();
   if (want_key_) {
-    if (!Cut(element_->component(0), in, &out->key)) return false;
-    if (!Cut(element_->component(1), in, &out->kv_value)) return false;
-  } else if (!Skip(*element_, in)) {
+    if (!SkipOne(element_->component(0), in)) return false;
+    const char* const kv_value = in.data();
+    if (!SkipOne(element_->component(1), in)) return false;
+    out->key = {value, static_cast<size_t>(kv_value - value)};
+    out->kv_value = {kv_value, static_cast<size_t>(in.data() - kv_value)};
+  } else if (!SkipOne(*element_, in)) {
     return false;
   }
-  out->value = value.substr(0, value.size() - in.size());
-  out->whole = start.substr(0, start.size() - in.size());
+  out->value = {value, static_cast<size_t>(in.data() - value)};
+  out->whole = {start, static_cast<size_t>(in.data() - start)};
   out->timestamp = header_.timestamp;
   out->windows = header_.windows.span();
   out->pane = header_.pane;

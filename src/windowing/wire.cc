@@ -9,13 +9,58 @@ constexpr unsigned char kPaneMetadata = 0x80;
 
 enum PaneForm : unsigned char { kNoIndex = 0, kOneIndex = 1, kTwoIndices = 2 };
 
+constexpr size_t kVarintMax = 10;
+
+char* StoreVarint(char* p, uint64_t value) {
+  while (value >= 0x80) {
+    *p++ = static_cast<char>(value | 0x80);
+    value >>= 7;
+  }
+  *p++ = static_cast<char>(value);
+  return p;
+}
+
+char* StoreBigEndian64(char* p, uint64_t value) {
+  if constexpr (std::endian::native == std::endian::little) value = __builtin_bswap64(value);
+  std::memcpy(p, &value, sizeof value);
+  return p + sizeof value;
+}
+
+char* StoreBigEndian32(char* p, uint32_t value) {
+  if constexpr (std::endian::native == std::endian::little) value = __builtin_bswap32(value);
+  std::memcpy(p, &value, sizeof value);
+  return p + sizeof value;
+}
+
+char* StoreInstant(char* p, Millis time) {
+  return StoreBigEndian64(p, static_cast<uint64_t>(time) ^ (uint64_t{1} << 63));
+}
+
+constexpr size_t kPaneMax = 1 + 2 * kVarintMax;
+
+char* StorePane(char* p, const Pane& pane) {
+  const bool early = pane.timing == PaneTiming::kEarly;
+  unsigned char flags = static_cast<unsigned char>(static_cast<unsigned>(pane.timing) << 2);
+  if (pane.first) flags |= kPaneFirst;
+  if (pane.last) flags |= kPaneLast;
+  PaneForm form = kTwoIndices;
+  if (pane.index == 0 && pane.nonspeculative_index == 0) {
+    form = kNoIndex;
+  } else if (pane.nonspeculative_index == (early ? -1 : pane.index)) {
+    form = kOneIndex;
+  }
+  *p++ = static_cast<char>(flags | form << 4);
+  if (form != kNoIndex) p = StoreVarint(p, pane.index);
+  if (form == kTwoIndices) p = StoreVarint(p, pane.nonspeculative_index);
+  return p;
+}
+
 bool ParseSomeWindows(std::string_view& in, const WindowFormat& format, uint64_t count,
                       std::vector<Window>& out) {
   // An interval or custom window takes at least nine bytes, so the input bounds the allocation;
   // global windows take none and are all the same, hence more than one is refused.
-  if (format.kind == WindowKind::kGlobal ? count + out.size() > 1 : count > in.size() / 8) {
-    return false;
-  }
+  const uint64_t most = format.kind != WindowKind::kGlobal ? in.size() / 8 : out.empty() ? 1 : 0;
+  if (count > most) return false;
   for (uint64_t i = 0; i < count; ++i) {
     out.emplace_back();
     if (!ParseWindow(in, format, &out.back())) return false;
@@ -42,28 +87,18 @@ bool ParseVarintSlow(std::string_view& in, uint64_t* out) {
 }
 
 void AppendVarint(std::string& out, uint64_t value) {
-  char bytes[10];
-  size_t size = 0;
-  while (value >= 0x80) {
-    bytes[size++] = static_cast<char>(value | 0x80);
-    value >>= 7;
-  }
-  bytes[size++] = static_cast<char>(value);
-  out.append(bytes, size);
+  char bytes[kVarintMax];
+  out.append(bytes, StoreVarint(bytes, value) - bytes);
 }
 
 void AppendBigEndian64(std::string& out, uint64_t value) {
-  if constexpr (std::endian::native == std::endian::little) value = __builtin_bswap64(value);
   char bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  out.append(bytes, sizeof bytes);
+  out.append(bytes, StoreBigEndian64(bytes, value) - bytes);
 }
 
 void AppendBigEndian32(std::string& out, uint32_t value) {
-  if constexpr (std::endian::native == std::endian::little) value = __builtin_bswap32(value);
   char bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  out.append(bytes, sizeof bytes);
+  out.append(bytes, StoreBigEndian32(bytes, value) - bytes);
 }
 
 void AppendBytes(std::string& out, std::string_view bytes) {
@@ -114,22 +149,11 @@ bool ParseWindows(std::string_view& in, const WindowFormat& format, WindowList* 
 }
 
 void AppendPane(std::string& out, const Pane& pane) {
-  const bool early = pane.timing == PaneTiming::kEarly;
-  unsigned char flags = static_cast<unsigned char>(static_cast<unsigned>(pane.timing) << 2);
-  if (pane.first) flags |= kPaneFirst;
-  if (pane.last) flags |= kPaneLast;
-  PaneForm form = kTwoIndices;
-  if (pane.index == 0 && pane.nonspeculative_index == 0) {
-    form = kNoIndex;
-  } else if (pane.nonspeculative_index == (early ? -1 : pane.index)) {
-    form = kOneIndex;
-  }
-  out.push_back(static_cast<char>(flags | form << 4));
-  if (form != kNoIndex) AppendVarint(out, pane.index);
-  if (form == kTwoIndices) AppendVarint(out, pane.nonspeculative_index);
+  char bytes[kPaneMax];
+  out.append(bytes, StorePane(bytes, pane) - bytes);
 }
 
-bool ParsePane(std::string_view& in, Pane* out, std::string_view* metadata) {
+bool ParseAnyPane(std::string_view& in, Pane* out, std::string_view* metadata) {
   if (in.empty()) return false;
   const auto flags = static_cast<unsigned char>(in[0]);
   in.remove_prefix(1);
@@ -154,12 +178,22 @@ bool ParsePane(std::string_view& in, Pane* out, std::string_view* metadata) {
 
 void AppendHeader(std::string& out, Millis timestamp, std::span<const Window> windows,
                   const Pane& pane) {
-  AppendInstant(out, timestamp);
-  AppendWindows(out, windows);
-  AppendPane(out, pane);
+  char bytes[12 + 8 + kVarintMax + kPaneMax];
+  char* p = StoreInstant(bytes, timestamp);
+  p = StoreBigEndian32(p, static_cast<uint32_t>(windows.size()));
+  if (windows.size() == 1 && windows[0].kind == WindowKind::kInterval) {
+    p = StoreInstant(p, windows[0].end);
+    p = StoreVarint(p, SubMillis(windows[0].end, windows[0].start));
+  } else {
+    out.append(bytes, p - bytes);
+    for (const Window& window : windows) AppendWindow(out, window);
+    p = bytes;
+  }
+  p = StorePane(p, pane);
+  out.append(bytes, p - bytes);
 }
 
-bool ParseHeader(std::string_view& in, const WindowFormat& format, Header* out) {
+bool ParseAnyHeader(std::string_view& in, const WindowFormat& format, Header* out) {
   return ParseInstant(in, &out->timestamp) && ParseWindows(in, format, &out->windows) &&
          ParsePane(in, &out->pane, &out->metadata);
 }

@@ -23,9 +23,22 @@ bool ParseVarintSlow(std::string_view& in, uint64_t* out);
 
 // Base-128, least significant group first; signed values as 64-bit two's complement.
 inline bool ParseVarint(std::string_view& in, uint64_t* out) {
-  if (!in.empty() && static_cast<unsigned char>(in[0]) < 0x80) {
-    *out = static_cast<unsigned char>(in[0]);
+  if (in.empty()) return false;
+  const auto* p = reinterpret_cast<const unsigned char*>(in.data());
+  if (p[0] < 0x80) {
+    *out = p[0];
     in.remove_prefix(1);
+    return true;
+  }
+  // Two and three bytes: counts, spans of common windows.
+  if (in.size() >= 3 && p[1] < 0x80) {
+    *out = (p[0] & 0x7fu) | p[1] << 7;
+    in.remove_prefix(2);
+    return true;
+  }
+  if (in.size() >= 3 && p[2] < 0x80) {
+    *out = (p[0] & 0x7fu) | (p[1] & 0x7fu) << 7 | p[2] << 14;
+    in.remove_prefix(3);
     return true;
   }
   return ParseVarintSlow(in, out);
@@ -139,8 +152,16 @@ void AppendWindows(std::string& out, std::span<const Window> windows);
 bool ParseWindows(std::string_view& in, const WindowFormat& format, WindowList* out);
 
 void AppendPane(std::string& out, const Pane& pane);
+bool ParseAnyPane(std::string_view& in, Pane* out, std::string_view* metadata);
 // `metadata` gets the ElementMetadata proto that may follow, mostly empty.
-bool ParsePane(std::string_view& in, Pane* out, std::string_view* metadata);
+inline bool ParsePane(std::string_view& in, Pane* out, std::string_view* metadata) {
+  if (in.empty() || (in[0] & 0xf0) != 0) return ParseAnyPane(in, out, metadata);
+  const auto flags = static_cast<unsigned char>(in[0]);
+  in.remove_prefix(1);
+  *out = {(flags & 1) != 0, (flags & 2) != 0, static_cast<PaneTiming>(flags >> 2), 0, 0};
+  *metadata = {};
+  return true;
+}
 
 // ---- Windowed values ----------------------------------------------------------------------------
 
@@ -159,7 +180,19 @@ inline void AppendHeader(std::string& out, Millis timestamp, const Window& windo
                          const Pane& pane) {
   AppendHeader(out, timestamp, std::span<const Window>(&window, 1), pane);
 }
-bool ParseHeader(std::string_view& in, const WindowFormat& format, Header* out);
+bool ParseAnyHeader(std::string_view& in, const WindowFormat& format, Header* out);
+inline bool ParseHeader(std::string_view& in, const WindowFormat& format, Header* out) {
+  // One interval window and a pane without indices: nearly every element.
+  if (format.kind != WindowKind::kInterval || in.size() < 12 ||
+      LoadBigEndian32(in.data() + 8) != 1) {
+    return ParseAnyHeader(in, format, out);
+  }
+  ParseInstant(in, &out->timestamp);
+  in.remove_prefix(4);
+  Window& window = out->windows.SetSingle();
+  window.custom.clear();
+  return ParseIntervalWindow(in, &window) && ParsePane(in, &out->pane, &out->metadata);
+}
 
 // ---- Timers -------------------------------------------------------------------------------------
 

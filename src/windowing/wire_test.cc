@@ -121,6 +121,9 @@ TEST(WindowTest, HugeCountsCostNothing) {
   EXPECT_FALSE(ParseWindows(many, WindowKind::kInterval, &windows));
   many = {"\x7f\xff\xff\xff", 4};
   EXPECT_FALSE(ParseWindows(many, WindowKind::kGlobal, &windows));
+  // Batches of global windows whose count wraps around with the one already read.
+  many = {"\xff\xff\xff\xff\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\0", 16};
+  EXPECT_FALSE(ParseWindows(many, WindowKind::kGlobal, &windows));
   many = {"\x80\0\0\0", 4};
   EXPECT_FALSE(ParseWindows(many, WindowKind::kGlobal, &windows));
 }
