@@ -71,7 +71,8 @@ class Server:
   def pid(self):
     """The server itself, also under a wrapper such as strace."""
     if self.wrapper:
-      return int(open(f'/proc/{self.process.pid}/task/{self.process.pid}/children').read().split()[0])
+      pid = self.process.pid
+      return int(open(f'/proc/{pid}/task/{pid}/children').read().split()[0])
     return self.process.pid
 
   def kill(self):

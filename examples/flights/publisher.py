@@ -1,6 +1,6 @@
-"""Publishes the flights of 2013 with the stock client, some of them twice, until each is acknowledged.
+"""Publishes the flights of 2013 with the stock client, some twice, until each is acknowledged.
 
-Prints one line of JSON every 0.1 s: how many publishes were handed over, how many acknowledged.
+Prints a line of JSON every 0.1 s: how many publishes were handed over, how many acknowledged.
 """
 import argparse
 import csv

@@ -1,4 +1,4 @@
-"""The parts of the flights demo without a server: publisher, oracle, pipeline on Beam's own runner."""
+"""The flights demo without a server: publisher, oracle, the pipeline on Beam's own runner."""
 import json
 
 import apache_beam as beam
@@ -56,6 +56,10 @@ def test_oracle_tells_a_wrong_result():
 
 def test_pipeline_agrees_with_the_oracle(january):
   expected = oracle.windows(FLIGHTS, month=1)
+  days = [row for row in january if row[2]['day'] in ('1', '2')]
+  last = max(at for _, at, _ in days) // 1000
+  # Whole hours of the first two local days; nothing of the third is among them.
+  expected = {key: w for key, w in expected.items() if key[1] <= last}
 
   def check(results):
     results = [json.loads(r) for r in results]
@@ -65,7 +69,7 @@ def test_pipeline_agrees_with_the_oracle(january):
       assert oracle.difference(window, result) is None
 
   with TestPipeline(runner='FnApiRunner') as p:
-    messages = p | beam.Create([(json.dumps(row).encode(), at / 1000) for _, at, row in january])
+    messages = p | beam.Create([(json.dumps(row).encode(), at / 1000) for _, at, row in days])
     stamped = messages | beam.MapTuple(lambda body, at: beam.window.TimestampedValue(body, at))
     results = pipeline.departures_per_window(stamped, 3600)
     beam.testing.util.assert_that(results, check)
