@@ -11,6 +11,9 @@ import sys
 import zipfile
 
 MODEL = '/org/apache/beam/model/'
+# Elements.Data.data is declared with ctype CORD: protoc 3.21 then hides its accessors. The same field with ctype STRING.
+CORD = b'\n\x04data\x18\x03 \x01(\x0cB\x02\x08\x01'
+STRING = CORD[:-1] + b'\x00'
 
 
 def varint(number):
@@ -50,7 +53,7 @@ def main():
     add(name)
   with open(out / 'beam.pb', 'wb') as descriptors:
     for name in ordered:
-      descriptors.write(b'\x0a' + varint(len(files[name])) + files[name])
+      descriptors.write(b'\x0a' + varint(len(files[name])) + files[name].replace(CORD, STRING))
   (out / 'files.txt').write_text('\n'.join(ordered) + '\n')
 
 
