@@ -222,6 +222,7 @@ void TopicShard::Append(const TopicRecord& record, std::optional<storage::TopicE
   if (bytes_since_check_ >= kBytesPerCheckpointCheck) {
     bytes_since_check_ = 0;
     environment_.checkpointer->MayRun();
+    environment_.log->MayHaveDied();
   }
 }
 

@@ -64,6 +64,7 @@ class TopicShard : public storage::Checkpointed, public std::enable_shared_from_
   void Detach() { attached_.fetch_sub(1); }
   const std::shared_ptr<LogTopicReader>& reader() const { return reader_; }
   SerialExecutor& executor() { return executor_; }
+  const std::string& name() const { return environment_.name; }
 
   struct Figures {
     uint64_t messages = 0, bytes = 0, requests = 0;
@@ -72,7 +73,7 @@ class TopicShard : public storage::Checkpointed, public std::enable_shared_from_
 
  private:
   static constexpr uint64_t kIdsReserved = 1 << 20;
-  static constexpr size_t kBytesPerCheckpointCheck = 4 << 20;
+  static constexpr size_t kBytesPerCheckpointCheck = 16 << 20;
 
   void DecidePublish(ScannedPublish publish, Reply<PublishResult> reply);
   void DecidePublishOnce(std::string producer, uint64_t sequence, ScannedPublish publish,
