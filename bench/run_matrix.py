@@ -5,7 +5,7 @@
 
 servers.json: {"name": {"cmd": "... {port} ...", "port": 9085, "args": "extra pubsub-load options",
                         "cleanup": "shell command after each run"}, ...}
-cells: one a line, "name: options of pubsub-load"; '@a,b' after the name limits it to servers.
+cells: one a line, "name: options of pubsub-load"; '@a,b' after the name: these servers only.
 
 Each repetition goes through all cells, and in each cell through all servers, each started afresh, so
 that what else the machine does falls on all alike. A run waits for a quiet machine first, and is

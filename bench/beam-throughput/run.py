@@ -3,8 +3,8 @@
 
   run.py group --elements 1000000 --endpoint HOST:PORT --server-pid PID   through a GroupByKey
   run.py map --elements 1000000 --endpoint HOST:PORT                      the same without a shuffle
-  run.py small --endpoint HOST:PORT                                       median time of a tiny job
-  run.py stream --elements 50000 --endpoint HOST:PORT --pubsub HOST:PORT  Pub/Sub → windows → Pub/Sub
+  run.py small --endpoint HOST:PORT                                       median of a tiny job
+  run.py stream --elements 50000 --endpoint HOST:PORT --pubsub HOST:PORT  Pub/Sub to Pub/Sub
 
 Prints one JSON line: wall seconds, elements per second, CPU seconds of the client (SDK and workers)
 and of the runner. On a shared machine compare CPU seconds.
@@ -30,7 +30,7 @@ LOCK = threading.Lock()
 def arguments():
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('case', choices=['group', 'map', 'small', 'stream'])
-  parser.add_argument('--endpoint', help='a Beam job service; without it the FnApiRunner is measured')
+  parser.add_argument('--endpoint', help='a Beam job service; without: the FnApiRunner')
   parser.add_argument('--pubsub', help='HOST:PORT of a Pub/Sub server (case stream)')
   parser.add_argument('--elements', type=int, default=1_000_000)
   parser.add_argument('--keys', type=int, default=1000)
