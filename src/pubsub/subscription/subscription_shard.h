@@ -1,8 +1,10 @@
-// State machine of one subscription on one topic partition: leases, acks, redelivery, backlog, sessions.
+// State machine of one subscription on one topic partition: leases, acks, redelivery, backlog,
+// sessions.
 //
-// Lives on one SerialExecutor; every method runs there (the broker posts). decide → record → apply: Handle* methods decide,
-// Apply changes state at run time and at recovery alike, effects run when the record is durable. Owned by the broker's catalogue.
-// Does not belong here: names, pages, settings' validation (catalog/), wire formats (api/), reading the disk (topic/).
+// Lives on one SerialExecutor; every method runs there (the broker posts). decide → record → apply:
+// Handle* methods decide, Apply changes state at run time and at recovery alike, effects run when
+// the record is durable. Owned by the broker's catalogue. Does not belong here: names, pages,
+// settings' validation (catalog/), wire formats (api/), reading the disk (topic/).
 #pragma once
 
 #include <memory>
@@ -40,27 +42,36 @@ struct SubscriptionShardEnvironment {
   uint64_t boot_generation = 0;  // grows by every start: no lease epoch is used twice
 };
 
-class SubscriptionShard : public storage::Checkpointed, public std::enable_shared_from_this<SubscriptionShard> {
+class SubscriptionShard : public storage::Checkpointed,
+                          public std::enable_shared_from_this<SubscriptionShard> {
  public:
-  // A new subscription starts at `start_offset`; a known one is then given its rows (LoadRow) and records (Replay).
-  static std::shared_ptr<SubscriptionShard> Make(SubscriptionShardEnvironment environment, SubscriptionSettings settings,
+  // A new subscription starts at `start_offset`; a known one is then given its rows (LoadRow) and
+  // records (Replay).
+  static std::shared_ptr<SubscriptionShard> Make(SubscriptionShardEnvironment environment,
+                                                 SubscriptionSettings settings,
                                                  uint64_t start_offset);
 
-  // Recovery, before Start. Rows are those that WriteCheckpoint put into Table::kBroker under RowPrefix(uid).
+  // Recovery, before Start. Rows are those that WriteCheckpoint put into Table::kBroker under
+  // RowPrefix(uid).
   static std::string RowPrefix(SubscriptionUid uid);
   virtual Status LoadRow(std::string_view key, std::string_view value) = 0;
   virtual Status Replay(const storage::Record& record) = 0;
   virtual void Start() = 0;
 
   virtual void UpdateSettings(SubscriptionSettings settings) = 0;
-  // Deleted, detached or shutting down: streams and pulls end with `status`; what is leased is forgotten.
+  // Deleted, detached or shutting down: streams and pulls end with `status`; what is leased is
+  // forgotten.
   virtual void End(Status status) = 0;
 
-  virtual std::shared_ptr<void> Pull(Broker::PullRequest request, Reply<std::vector<Delivery>> reply) = 0;
-  // UNARY acks: the reply waits for the commit. Ids are checked by the caller for form (ParseAckId).
+  virtual std::shared_ptr<void> Pull(Broker::PullRequest request,
+                                     Reply<std::vector<Delivery>> reply) = 0;
+  // UNARY acks: the reply waits for the commit. Ids are checked by the caller for form
+  // (ParseAckId).
   virtual void Acknowledge(std::vector<std::string> ack_ids, StatusReply reply) = 0;
-  virtual void ModifyAckDeadline(std::vector<std::string> ack_ids, Duration deadline, StatusReply reply) = 0;
-  virtual std::unique_ptr<Stream> OpenStream(StreamOptions options, std::shared_ptr<StreamConsumer> consumer) = 0;
+  virtual void ModifyAckDeadline(std::vector<std::string> ack_ids, Duration deadline,
+                                 StatusReply reply) = 0;
+  virtual std::unique_ptr<Stream> OpenStream(StreamOptions options,
+                                             std::shared_ptr<StreamConsumer> consumer) = 0;
 
   virtual void RegisterTimestampAttribute(const std::string& attribute, Duration band) = 0;
   virtual void QueryBacklog(const std::optional<std::string>& attribute, Duration band,
@@ -71,14 +82,16 @@ class SubscriptionShard : public storage::Checkpointed, public std::enable_share
   virtual uint32_t CountNeeded(uint64_t first, uint32_t count) const = 0;
 
   struct Figures {
-    uint64_t backlog_messages = 0, backlog_bytes = 0, outstanding = 0, delivered = 0, acked = 0, expired_leases = 0, nacked = 0;
+    uint64_t backlog_messages = 0, backlog_bytes = 0, outstanding = 0, delivered = 0, acked = 0,
+             expired_leases = 0, nacked = 0;
     std::optional<WallTime> oldest_unacked_publish;
     size_t open_streams = 0;
   };
   virtual Figures GetFigures() const = 0;
 };
 
-// Integrity-checked, opaque, at most 100 characters. False: malformed or forged, or of another subscription.
+// Integrity-checked, opaque, at most 100 characters. False: malformed or forged, or of another
+// subscription.
 struct AckId {
   SubscriptionUid subscription;
   uint32_t partition = 0;
