@@ -7,7 +7,7 @@ servers.json: {"name": {"cmd": "... {port} ...", "port": 9085, "args": "extra pu
                         "cleanup": "shell command after each run"}, ...}
 cells: one a line, "name: options of pubsub-load"; '@a,b' after the name: these servers only.
 
-Each repetition goes through all cells, and in each cell through all servers, each started afresh, so
+Each repetition goes through all cells, in each cell through all servers, each started afresh, so
 that what else the machine does falls on all alike. A run waits for a quiet machine first, and is
 done again (up to --retries times) when other processes took more than --max-other cores meanwhile.
 Everything stays on loopback.

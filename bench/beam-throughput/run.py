@@ -51,7 +51,7 @@ def cpu(server_pid):
 
 
 def options(args, streaming=False):
-  flags = ['--project=bench'] + (['--streaming'] if streaming else [])
+  flags = ['--project=millrace-bench'] + (['--streaming'] if streaming else [])
   if args.endpoint:
     flags += ['--runner=PortableRunner', f'--job_endpoint={args.endpoint}',
               '--environment_type=LOOPBACK']
@@ -128,7 +128,7 @@ def stream(args):
   publisher, subscriber = pubsub_v1.PublisherClient(), pubsub_v1.SubscriberClient()
 
   def make(name):
-    topic = f'projects/bench/topics/{name}-{uuid.uuid4().hex[:8]}'
+    topic = f'projects/millrace-bench/topics/{name}-{uuid.uuid4().hex[:8]}'
     subscription = topic.replace('/topics/', '/subscriptions/')
     publisher.create_topic(request=dict(name=topic))
     subscriber.create_subscription(

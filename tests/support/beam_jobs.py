@@ -8,7 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from google.api_core import exceptions
 from google.cloud import pubsub_v1
 
-PROJECT = 'tests'
+PROJECT = 'millrace-tests'
 
 
 def options(server, name, streaming=True, environment='LOOPBACK', config=None, extra=()):
