@@ -60,8 +60,9 @@ class CommitLog {
   // executor that may block.
   virtual StatusOr<std::vector<TopicEntry>> ReadEntries(TopicPartition partition, uint64_t offset,
                                                         size_t max_bytes) = 0;
-  // The same without blocking: true if the answer is known from memory (`out` holds it, perhaps with
-  // fewer entries than the bytes allow; empty: nothing living there), false if the disk is needed.
+  // The same without blocking: true if the answer is known from memory (`out` holds it, perhaps
+  // with fewer entries than the bytes allow; empty: nothing living there), false if the disk is
+  // needed.
   virtual bool TryReadEntries(TopicPartition partition, uint64_t offset, size_t max_bytes,
                               std::vector<TopicEntry>* out) = 0;
 

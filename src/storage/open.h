@@ -17,7 +17,9 @@ struct OpenOptions {
   Durability durability = Durability::kSync;
   uint64_t min_free_bytes = 512ull << 20;
   uint64_t segment_bytes = 128ull << 20;
-  std::shared_ptr<Files> files;  // null: real ones
+  std::shared_ptr<Files> files;              // null: real ones, and the directory is locked
+  uint64_t checkpoint_bytes = 256ull << 20;  // of log between checkpoints
+  size_t entry_cache_bytes = 64ull << 20;    // bodies of recent entries kept in memory
 };
 
 // The parts of an opened storage. Destroy after everything that uses them; call Close first.
@@ -28,7 +30,8 @@ struct Storage {
   // Last checkpoint, then the log's close. Shards must still be able to answer.
   Status Close();
   ~Storage();
-  std::shared_ptr<void> lock;  // the directory's lock
+  std::shared_ptr<void> flush_gate;  // while it lives, the store's flushes sync the log first
+  std::shared_ptr<void> lock;        // the directory's lock
 };
 
 // Each failure is one sentence that says what to do: locked by another process (with its pid), not

@@ -4,6 +4,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/table_properties_collectors.h>
 #include <rocksdb/write_batch.h>
@@ -48,6 +49,16 @@ class ForwardingLogger : public rocksdb::Logger {
   }
 };
 
+// Lets the log be made durable before the rows that follow from it.
+class FlushListener : public rocksdb::EventListener {
+ public:
+  explicit FlushListener(std::function<void()> before) : before_(std::move(before)) {}
+  void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override { before_(); }
+
+ private:
+  const std::function<void()> before_;
+};
+
 // Open handles; shared by views and iterators, so that the database outlives them.
 class Database {
  public:
@@ -89,6 +100,9 @@ rocksdb::DBOptions MakeDbOptions(const RocksStoreOptions& options) {
   db.db_write_buffer_size = options.memtable_bytes;
   db.bytes_per_sync = 1 << 20;
   db.avoid_unnecessary_blocking_io = true;
+  if (options.before_flush) {
+    db.listeners.push_back(std::make_shared<FlushListener>(options.before_flush));
+  }
   return db;
 }
 

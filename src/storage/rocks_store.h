@@ -2,6 +2,7 @@
 // tables back to one common point; the commit log holds those writes and replay makes them again.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,7 +16,10 @@ struct RocksStoreOptions {
   // Start anew: what is in the directory, if anything, is an unfinished creation and is removed.
   // Otherwise a store must be there.
   bool create = false;
-  std::shared_ptr<Files> files;            // null: RocksDB's own file system
+  std::shared_ptr<Files> files;  // null: RocksDB's own file system
+  // Called before anything becomes durable by RocksDB's own decision; may block. Null: nothing to
+  // do.
+  std::function<void()> before_flush;
   size_t block_cache_bytes = 32ull << 20;  // shared by all tables
   size_t memtable_bytes = 32ull << 20;     // all tables together; more starts a flush
 };
