@@ -54,6 +54,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   }
 
   void Begin(Callback<void(Status)> done);
+  void Ask(const std::shared_ptr<Round>& round);
   void Written(const std::shared_ptr<Round>& round, WriteBatch batch);
   void Finish(const std::shared_ptr<Round>& round, Status status);
   Status Seal(const Round& round);
@@ -83,6 +84,12 @@ void Checkpointer::State::Begin(Callback<void(Status)> done) {
     running = round;
     round->done.push_back(std::move(done));
   }
+  // Behind a barrier, so that everything called back by now lies before the position.
+  log.Append(
+      {}, [self = shared_from_this(), round] { self->Post([self, round] { self->Ask(round); }); });
+}
+
+void Checkpointer::State::Ask(const std::shared_ptr<Round>& round) {
   // The position is taken before the set of dirty shards: a shard that becomes dirty in between is
   // asked needlessly, never missed.
   round->start = log.Stats().durable_end;
@@ -109,7 +116,7 @@ void Checkpointer::State::Begin(Callback<void(Status)> done) {
       });
     });
   }
-  Post([self, round] { self->Finish(round, OkStatus()); });
+  Finish(round, OkStatus());
 }
 
 void Checkpointer::State::Written(const std::shared_ptr<Round>& round, WriteBatch batch) {
