@@ -172,6 +172,8 @@ bool LogWriter::WriteFrame(bool force_sync) {
   if (!header_.empty()) {
     pieces.push_back(header_);
     at = 0;
+    // From here on the segment before may be sealed and even recycled: this one must be found.
+    force_sync = true;
   }
   const auto& frame = builder_.Finish(segment_->base + offset_, synced_end_, options_.boot);
   pieces.insert(pieces.end(), frame.begin(), frame.end());
