@@ -50,23 +50,20 @@ class FakeStreamConsumer : public pubsub::StreamConsumer {
 class SubscriptionHarness {
  public:
   explicit SubscriptionHarness(pubsub::SubscriptionSettings s = {}, uint64_t start = 0)
-      : topic(std::make_shared<FakeTopicReader>(clock)),
-        timers(clock),
-        settings(s),
-        start_offset(start) {
+      : topic(std::make_shared<FakeTopicReader>(clock)), settings(s), start_offset(start) {
     Boot();
   }
   ~SubscriptionHarness() { shard.reset(); }
 
   // A shard from the rows and the durable records.
   void Boot() {
-    executor = std::make_unique<SerialExecutor>(pool);
+    worlds.push_back(std::make_unique<World>(clock));
     pubsub::SubscriptionShardEnvironment environment;
     environment.uid = {7};
     environment.name = "projects/p/subscriptions/s";
-    environment.executor = executor.get();
+    environment.executor = &executor();
     environment.clock = &clock;
-    environment.timers = &timers;
+    environment.timers = &timers();
     environment.log = &log;
     environment.topic = topic;
     environment.ack_id_key = "0123456789abcdef";
@@ -81,22 +78,20 @@ class SubscriptionHarness {
   // What was not durable is lost; then a new start. Streams of the old shard are dead.
   void Crash() {
     log.Crash();
-    topic->Forget(*executor);
+    topic->Forget(executor());
     shard.reset();
-    executor.reset();
-    pool.RunAll();
     Boot();
   }
   // Runs tasks and commits until nothing moves.
   void Run() {
     do {
-      pool.RunAll();
-    } while (log.Commit() > 0 || pool.queued() > 0);
+      pool().RunAll();
+    } while (log.Commit() > 0 || pool().queued() > 0);
   }
-  void RunWithoutCommit() { pool.RunAll(); }
+  void RunWithoutCommit() { pool().RunAll(); }
   void Advance(Duration by) {
     clock.Advance(by);
-    timers.RunDue();
+    timers().RunDue();
     Run();
   }
   void Checkpoint() {
@@ -182,14 +177,22 @@ class SubscriptionHarness {
 
   FakeClock clock;
   std::shared_ptr<FakeTopicReader> topic;
-  ManualTimers timers;
-  ManualExecutor pool;
   ManualLog log;
   std::map<std::string, std::string> rows;
   pubsub::SubscriptionSettings settings;
   uint64_t start_offset;
   uint64_t generation = 0;
-  std::unique_ptr<SerialExecutor> executor;
+  // What a crash kills; kept, never run again, because dead streams may still point there.
+  struct World {
+    explicit World(const Clock& clock) : timers(clock), executor(pool) {}
+    ManualExecutor pool;
+    ManualTimers timers;
+    SerialExecutor executor;
+  };
+  std::vector<std::unique_ptr<World>> worlds;
+  ManualExecutor& pool() { return worlds.back()->pool; }
+  ManualTimers& timers() { return worlds.back()->timers; }
+  SerialExecutor& executor() { return worlds.back()->executor; }
   std::shared_ptr<pubsub::SubscriptionShard> shard;
 
  private:

@@ -1,6 +1,7 @@
 #include "pubsub/subscription/backlog.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 
@@ -22,13 +23,14 @@ MessageFeed::Answer MessageFeed::At(uint64_t offset, uint64_t end, size_t bytes,
                                     StoredMessage** message, uint64_t* gone_end) {
   while (true) {
     std::vector<StoredMessage>& have = now_.messages;
-    while (position_ < have.size() && have[position_].offset < offset) ++position_;
+    while (position_ < have.size() && have[position_].offset < offset) Passed();
     if (position_ < have.size() && have[position_].offset == offset) {
       *message = &have[position_];
       if (now_.certain) MayReadAhead(end, bytes);
       return Answer::kReady;
     }
     if (now_.certain && offset >= now_.begin && offset < now_.end) {
+      // (Below now_.begin a message may be missing because it was given out.)
       *gone_end = position_ < have.size() ? have[position_].offset : now_.end;
       return Answer::kGone;
     }
@@ -55,6 +57,8 @@ MessageFeed::Answer MessageFeed::At(uint64_t offset, uint64_t end, size_t bytes,
   return Answer::kReading;
 }
 
+void MessageFeed::Passed() { now_.begin = now_.messages[position_++].offset + 1; }
+
 void MessageFeed::StartRead(uint64_t from, uint64_t end, size_t bytes) {
   reading_ = true;
   context_.topic().Read(from, end, bytes, context_.executor(),
@@ -70,10 +74,12 @@ void MessageFeed::OnRead(uint64_t generation, uint64_t from, uint64_t end, size_
   if (!messages.ok()) {
     MR_LOG(kError, "subscription {}: reading its topic from offset {} failed, trying again: {}",
            context_.environment.name, from, MessageOf(messages.status()));
-    context_.environment.timers->At(context_.SteadyNow() + kRetryRead, context_.executor(),
-                                    context_.WhileAlive([this, generation, from, end, bytes] {
-                                      if (generation == generation_) StartRead(from, end, bytes);
-                                    }));
+    retry_ =
+        context_.environment.timers->At(context_.SteadyNow() + kRetryRead, context_.executor(),
+                                        context_.WhileAlive([this, generation, from, end, bytes] {
+                                          if (generation == generation_)
+                                            StartRead(from, end, bytes);
+                                        }));
     return;
   }
   reading_ = false;
@@ -93,6 +99,7 @@ void MessageFeed::MayReadAhead(uint64_t end, size_t bytes) {
 }
 
 void MessageFeed::Clear() {
+  context_.environment.timers->Cancel(std::exchange(retry_, 0));
   now_ = {};
   ahead_ = {};
   position_ = 0;

@@ -19,13 +19,16 @@ class MessageFeed {
               Callback<void(const std::vector<StoredMessage>&)> seen);
 
   enum class Answer {
-    kReady,    // *message, to be moved from
+    kReady,    // *message; whoever moves from it calls Passed()
     kReading,  // `ready` will run
     kGone,     // nothing lives in [offset, *gone_end)
   };
-  // Offsets asked for should grow. Reads within [offset, end), about `bytes` at once.
+  // Offsets asked for should grow: going back costs a new read. Reads within [offset, end), about
+  // `bytes` at once.
   Answer At(uint64_t offset, uint64_t end, size_t bytes, StoredMessage** message,
             uint64_t* gone_end);
+  // The message answered last was given out.
+  void Passed();
   // Drops what is kept; an outstanding read is forgotten.
   void Clear();
   bool reading() const { return reading_; }
@@ -49,6 +52,7 @@ class MessageFeed {
   Stretch ahead_;        // read from disk while now_ is being delivered
   bool reading_ = false;
   uint64_t generation_ = 0;
+  TimerId retry_ = 0;
 };
 
 }  // namespace millrace::pubsub

@@ -258,6 +258,7 @@ void Deliverer::TakeReturned(const Room& room, uint64_t end, Grant* grant) {
     if (!MayAdd(room, message->wire.size(), grant)) return;
     returned_.PopFirst();
     Add(room, std::move(*message), true, grant);
+    returned_feed_.Passed();
   }
 }
 
@@ -280,6 +281,7 @@ void Deliverer::TakeNew(const Room& room, uint64_t end, Grant* grant) {
     if (!MayAdd(room, message->wire.size(), grant)) return;
     ++next_new_;
     Add(room, std::move(*message), false, grant);
+    new_feed_.Passed();
   }
 }
 

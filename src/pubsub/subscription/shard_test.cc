@@ -78,7 +78,7 @@ TEST(Stream, APublishWakesAWaitingStreamInTheSameTurn) {
   h.Run();
   h.topic->Publish("x");
   h.topic->Commit();
-  EXPECT_EQ(h.pool.RunAll(), 1) << "one turn of the executor";
+  EXPECT_EQ(h.pool().RunAll(), 1) << "one turn of the executor";
   EXPECT_THAT(c.end->TakeOffsets(), ElementsAre(0));
   h.Publish(1);
   EXPECT_THAT(c.end->TakeOffsets(), IsEmpty()) << "no demand, no answer";

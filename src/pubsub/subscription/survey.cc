@@ -87,6 +87,7 @@ std::optional<WallTime> Survey::OldestKnown() const {
 
 void Survey::End(const Status& status) {
   ended_ = true;
+  context_.environment.timers->Cancel(retry_);
   for (Waiting& waiting : waiting_) waiting.done(status);
   waiting_.clear();
 }
@@ -184,8 +185,9 @@ void Survey::Read(const Work& work) {
         MR_LOG(kError,
                "subscription {}: counting its backlog from offset {} failed, trying again: {}",
                context_.environment.name, work.from, MessageOf(read.status()));
-        context_.environment.timers->At(context_.SteadyNow() + kRetryRead, context_.executor(),
-                                        context_.WhileAlive([this, work] { Read(work); }));
+        retry_ =
+            context_.environment.timers->At(context_.SteadyNow() + kRetryRead, context_.executor(),
+                                            context_.WhileAlive([this, work] { Read(work); }));
       }));
 }
 

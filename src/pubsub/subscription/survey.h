@@ -84,6 +84,7 @@ class Survey {
   mutable Oldest oldest_;
   bool busy_ = false;  // a step is posted or a read is outstanding
   bool ended_ = false;
+  TimerId retry_ = 0;
 };
 
 }  // namespace millrace::pubsub
