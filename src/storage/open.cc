@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -173,6 +174,14 @@ Status OpenParts(const OpenOptions& options, const std::shared_ptr<Files>& files
   return OkStatus();
 }
 
+// Every segment and table file stays open; the usual soft limit of 1,024 is 100 GB of log.
+void AllowManyFiles() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 Status Storage::Close() {
@@ -199,6 +208,7 @@ StatusOr<std::unique_ptr<Storage>> OpenDirectory(const OpenOptions& options) {
     return Unwritable(options.directory, MessageOf(made));
   }
   if (!options.files) {
+    AllowManyFiles();
     MR_ASSIGN_OR_RETURN(storage->lock, LockDirectory(options.directory));
   }
   Status opened = OpenParts(options, files, *storage);

@@ -1,5 +1,5 @@
-// commit_log_bench [DIRECTORY]: the log against its ceiling, plain write and fdatasync of the same
-// bytes in the same run.
+// commit_log_bench [DIRECTORY [space|memory]]: the log against its ceiling, plain write and
+// fdatasync of the same bytes in the same run.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <semaphore>
 #include <string>
@@ -144,10 +145,95 @@ void ColdRead(const std::string& directory, uint64_t total) {
               bytes / 1e6 / Seconds(SteadyClock::now() - begin), bytes / 1e9);
 }
 
+std::string MemoryLine() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon")) return line;
+  }
+  return "";
+}
+
+// Only the first message of every topic is needed.
+class FirstLives : public Liveness {
+ public:
+  void CountLive(std::vector<TopicEntry> entries,
+                 Callback<void(std::vector<uint32_t>)> done) override {
+    std::vector<uint32_t> live;
+    for (const TopicEntry& entry : entries) live.push_back(entry.first_offset == 0 ? 1 : 0);
+    done(std::move(live));
+  }
+};
+
+// 10 GB published and acked, one message stuck, 1,000 idle topics hold one each; a checkpoint every
+// 256 MB.
+void Space(const std::string& directory) {
+  auto log = Open(directory);
+  log->SetLiveness(std::make_shared<FirstLives>());
+  SharedBytes body(std::string(100'000, 'x'));
+  std::counting_semaphore<> slots(32);
+  auto append = [&](uint64_t topic, uint64_t offset, uint64_t seq) {
+    slots.acquire();
+    std::vector<Record> records;
+    records.push_back({{ShardKind::kTopic, topic},
+                       seq,
+                       SharedBytes("x"),
+                       TopicEntry{{topic, 0}, offset, 1, {}, body}});
+    log->Append(std::move(records), [&] { slots.release(); });
+  };
+  for (uint64_t topic = 1; topic <= 1000; ++topic) append(topic, 0, 1);
+  uint64_t most = 0, checkpoint = 0;
+  for (uint64_t i = 1; i <= 100'000; ++i) {
+    append(1, i, i + 1);
+    if (i % 100 != 0) continue;
+    log->MayHaveDied();
+    LogStats stats = log->Stats();
+    most = std::max(most, stats.disk_bytes);
+    if (stats.durable_end - checkpoint > 256 << 20) {
+      checkpoint = stats.durable_end;
+      log->TruncateBefore(checkpoint);
+    }
+  }
+  log->Close();
+  std::printf("10 GB acked, 1,001 messages of 100 KB stuck: at most %.0f MB on disk, now %.0f MB\n",
+              most / 1e6, log->Stats().disk_bytes / 1e6);
+}
+
+// A million waiting messages of 1 KB, one a publish.
+void Memory(const std::string& directory) {
+  std::printf("empty: %s\n", MemoryLine().c_str());
+  {
+    auto log = Open(directory);
+    std::counting_semaphore<> slots(1000);
+    auto begin = SteadyClock::now();
+    for (uint64_t i = 0; i < 1'000'000; ++i) {
+      slots.acquire();
+      std::vector<Record> records;
+      records.push_back(
+          {{ShardKind::kTopic, 1},
+           i,
+           SharedBytes("x"),
+           TopicEntry{{1, 0}, i, 1, {int64_t(i) * 1000}, SharedBytes(std::string(1000, 'x'))}});
+      log->Append(std::move(records), [&] { slots.release(); });
+    }
+    log->Close();
+    std::printf("1 M x 1 KB, 1000 in flight: %.0f/s; %s; disk %.0f MB\n",
+                1e6 / Seconds(SteadyClock::now() - begin), MemoryLine().c_str(),
+                log->Stats().disk_bytes / 1e6);
+  }
+  ColdRead(directory, 1'000'000'000);
+  std::printf("after reading: %s\n", MemoryLine().c_str());
+}
+
 int Main(int argc, char** argv) {
   std::string directory = argc > 1 ? argv[1] : "commit_log_bench_files";
   std::filesystem::remove_all(directory);
   std::filesystem::create_directories(directory);
+  std::string_view what = argc > 2 ? argv[2] : "";
+  if (!what.empty()) {
+    what == "space" ? Space(directory) : Memory(directory);
+    std::filesystem::remove_all(directory);
+    return 0;
+  }
   uint64_t total = 1ull << 30;
   uint64_t seq = 0;
   {

@@ -217,6 +217,38 @@ TEST_F(DiskLogTest, FreesWhatIsDeadAndMovesTheLittleThatLives) {
   EXPECT_TRUE(ReplaySeqs(end).empty());
 }
 
+TEST_F(DiskLogTest, AStuckMessageAndManyIdleTopicsDoNotPinTheDisk) {
+  options_.entry_cache_bytes = 1;
+  options_.reclaim.growth_bytes = 16 << 10;
+  Open();
+  auto liveness = std::make_shared<ModelLiveness>();
+  std::set<std::pair<uint64_t, uint64_t>> living = {{1, 0}};
+  uint64_t seq = 0;
+  for (uint64_t topic = 100; topic < 200; ++topic) {
+    Append(MakeRecord(++seq, MakeEntry(topic, 0, 1, 100)));
+    living.insert({topic, 0});
+  }
+  liveness->KeepOnly(living);
+  log_->SetLiveness(liveness);
+  uint64_t most = 0;
+  Lsn checkpoint = 0;
+  for (int i = 0; i < 3000; ++i) {  // a hundred segments, acked at once
+    Append(MakeRecord(++seq, MakeEntry(1, i, 1, 2000)));
+    log_->MayHaveDied();
+    if (i % 60 == 0) {
+      Barrier();
+      checkpoint = log_->Stats().durable_end;
+      log_->TruncateBefore(checkpoint);
+    }
+    most = std::max(most, log_->Stats().disk_bytes);
+  }
+  EXPECT_LE(most, 16 * (64u << 10));
+  Crash();
+  Open(checkpoint);
+  EXPECT_EQ(Offsets(1, 0).front(), 0u);
+  for (uint64_t topic = 100; topic < 200; ++topic) EXPECT_EQ(Offsets(topic, 0).size(), 1u);
+}
+
 TEST_F(DiskLogTest, WithoutALivenessEntriesStay) {
   options_.reclaim.growth_bytes = 1;
   Open();
