@@ -253,7 +253,8 @@ storage::WriteBatch LocalSubscriptionShard::MakeCheckpoint() {
   std::set<uint64_t> dirty = state_.blocks.TakeDirty();
   dirty.merge(state_.summaries.TakeDirty());
   SubscriptionUid uid = context_.environment.uid;
-  if (!ended_.ok()) return batch;
+  // The rows of a deleted subscription go with it; one that was only stopped leaves its state behind.
+  if (ended_.code() == StatusCode::kNotFound) return batch;
   uint64_t base = state_.blocks.cursor() / AckBlocks::kBlock;
   if (base > rows_from_block_) {
     batch.DeleteRange(kTable, BlockRowKey(uid, rows_from_block_), BlockRowKey(uid, base));
