@@ -12,7 +12,8 @@ void SetEndpoints(StageProgram& program, const std::string& url) {
   };
   set_port(program.source.transform);
   for (const PortProgram& sink : program.sinks) set_port(sink.transform);
-  if (program.uses_state) program.descriptor.mutable_state_api_service_descriptor()->set_url(url);
+  // Always: Python dials it whether it is needed or not.
+  program.descriptor.mutable_state_api_service_descriptor()->set_url(url);
   if (!program.timers.empty())
     program.descriptor.mutable_timer_api_service_descriptor()->set_url(url);
 }
