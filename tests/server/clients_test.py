@@ -135,8 +135,10 @@ def test_errors_have_codes_and_texts(publisher, subscriber, topic, subscription)
     publisher.create_topic(name=f'{PROJECT}/topics/1x')
   with pytest.raises(exceptions.InvalidArgument, match='invalid ack ID'):
     subscriber.acknowledge(subscription=subscription, ack_ids=['garbage'])
+  publisher.publish(topic, b'x').result(10)
+  got = subscriber.pull(subscription=subscription, max_messages=1).received_messages
   with pytest.raises(exceptions.InvalidArgument, match='must be between 0 and 600'):
-    subscriber.modify_ack_deadline(subscription=subscription, ack_ids=['x'],
+    subscriber.modify_ack_deadline(subscription=subscription, ack_ids=[got[0].ack_id],
                                    ack_deadline_seconds=601)
   with pytest.raises(exceptions.NotFound):
     subscriber.subscribe(f'{PROJECT}/subscriptions/nothing', print).result(10)

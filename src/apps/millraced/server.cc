@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <random>
 #include <thread>
 #include <utility>
@@ -21,6 +22,14 @@ using storage::ShardKind;
 std::string HostPort(const std::string& host, int port) {
   return host.find(':') == host.npos ? fmt::format("{}:{}", host, port)
                                      : fmt::format("[{}]:{}", host, port);
+}
+
+// Of jobs' files. What is kept in memory only still needs a folder for them while the process runs.
+std::string ArtifactDirectory(const ServerOptions& options) {
+  std::filesystem::path folder = options.in_memory ? std::filesystem::temp_directory_path() /
+                                                         fmt::format("millrace-{}", getpid())
+                                                   : std::filesystem::path(options.data_dir);
+  return folder / "artifacts";
 }
 
 uint64_t RandomSeed() {
@@ -99,6 +108,7 @@ Status Server::Recover() {
   environment.blocking = blocking_.get();
   environment.random_seed = RandomSeed();
   MR_ASSIGN_OR_RETURN(broker_, pubsub::Broker::Load(environment, pubsub::BrokerOptions()));
+  MR_RETURN_IF_ERROR(OpenJobs());
   MR_ASSIGN_OR_RETURN(storage::Lsn from, storage::Checkpointer::ReplayPosition(*storage_->store));
   MR_RETURN_IF_ERROR(
       storage_->log->Replay(from, [this](storage::Lsn, const storage::Record& record) -> Status {
@@ -109,6 +119,7 @@ Status Server::Recover() {
             return broker_->Replay(record);
           case ShardKind::kJobs:
           case ShardKind::kRange:
+            if (jobs_) return jobs_->Replay(record);
             break;
         }
         return FailedPrecondition(fmt::format(
@@ -118,6 +129,22 @@ Status Server::Recover() {
       }));
   recovered_ = true;
   broker_->Start();
+  if (jobs_) jobs_->Start();
+  return OkStatus();
+}
+
+Status Server::OpenJobs() {
+  if (!options_.dataflow) return OkStatus();
+  jobs::JobServerEnvironment environment;
+  environment.storage = storage_.get();
+  environment.clock = &clock_;
+  environment.timers = timers_.get();
+  environment.pool = pool_.get();
+  environment.broker = options_.pubsub ? broker_.get() : nullptr;
+  environment.hosts = options_.listen;
+  environment.port = options_.dataflow_port;
+  environment.artifact_directory = ArtifactDirectory(options_);
+  MR_ASSIGN_OR_RETURN(jobs_, jobs::JobServer::Open(environment));
   return OkStatus();
 }
 
@@ -142,7 +169,8 @@ Status Server::StartPubsub() {
 std::string Server::ReadyLine() const {
   const std::string& host = options_.listen.front();
   return fmt::format("ready pubsub={} dataflow={} http={}",
-                     pubsub_port_ ? HostPort(host, pubsub_port_->port()) : "-", "-",
+                     pubsub_port_ ? HostPort(host, pubsub_port_->port()) : "-",
+                     jobs_ ? HostPort(host, jobs_->port()) : "-",
                      HostPort(host, http_port_->port()));
 }
 
@@ -174,6 +202,7 @@ void Server::Stop() {
   ready_ = false;
   if (pubsub_port_) pubsub_port_->Stop();
   if (grpc_) grpc_->SetServing(false);
+  if (recovered_ && jobs_) jobs_->Stop();
   // Streams and pulls are answered with UNAVAILABLE; what is left ends within the graces.
   if (recovered_) broker_->Stop();
   if (grpc_) grpc_->Stop(milliseconds(1000));
@@ -186,9 +215,15 @@ void Server::Stop() {
              MessageOf(closed));
     }
   }
+  jobs_.reset();
   timers_.reset();
   pool_->Stop();
   blocking_->Stop();
+  if (options_.in_memory) {
+    std::error_code ignored;
+    std::filesystem::remove_all(std::filesystem::path(ArtifactDirectory(options_)).parent_path(),
+                                ignored);
+  }
 }
 
 }  // namespace millrace::apps

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/timer.h"
+#include "jobs/job_server.h"
 #include "net/http_server.h"
 #include "net/port_mux.h"
 #include "pubsub/broker.h"
@@ -37,6 +38,7 @@ class Server {
   explicit Server(ServerOptions options);
   Status OpenStorage();
   Status StartHttp();
+  Status OpenJobs();
   Status Recover();
   Status StartPubsub();
   void HandleHttp(net::HttpRequest request, net::HttpResponder responder);
@@ -49,6 +51,7 @@ class Server {
   std::unique_ptr<ThreadTimers> timers_;
   std::unique_ptr<storage::Storage> storage_;
   std::unique_ptr<pubsub::Broker> broker_;
+  std::unique_ptr<jobs::JobServer> jobs_;
   api::MethodTable methods_;
   std::unique_ptr<api::RestRouter> rest_router_;
   std::unique_ptr<net::HttpServer> rest_;

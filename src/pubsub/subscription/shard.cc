@@ -102,6 +102,8 @@ Status LocalSubscriptionShard::Replay(const storage::Record& record) {
   MR_ASSIGN_OR_RETURN(std::vector<AckedRun> runs, DecodeAcksRecord(record.payload.view()));
   for (const AckedRun& run : runs) state_.Apply(run, [](const AckedRun&) {});
   recorder_.RestoreSeq(record.seq);
+  // The next checkpoint moves the replay position past this record, so it must hold it.
+  recorder_.MarkDirty();
   return OkStatus();
 }
 
@@ -253,7 +255,8 @@ storage::WriteBatch LocalSubscriptionShard::MakeCheckpoint() {
   std::set<uint64_t> dirty = state_.blocks.TakeDirty();
   dirty.merge(state_.summaries.TakeDirty());
   SubscriptionUid uid = context_.environment.uid;
-  // The rows of a deleted subscription go with it; one that was only stopped leaves its state behind.
+  // The rows of a deleted subscription go with it; one that was only stopped leaves its state
+  // behind.
   if (ended_.code() == StatusCode::kNotFound) return batch;
   uint64_t base = state_.blocks.cursor() / AckBlocks::kBlock;
   if (base > rows_from_block_) {
