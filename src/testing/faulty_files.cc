@@ -38,6 +38,16 @@ void Apply(const NameChange& change, Names& names) {
   }
 }
 
+// Without doubled and trailing slashes.
+std::string Clean(const std::string& path) {
+  std::string out;
+  for (char c : path) {
+    if (c != '/' || out.empty() || out.back() != '/') out.push_back(c);
+  }
+  if (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out;
+}
+
 std::string DirectoryOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 }  // namespace
@@ -177,7 +187,9 @@ FaultyFiles::FaultyFiles(uint64_t seed) : state_(std::make_shared<State>()) {
 
 FaultyFiles::~FaultyFiles() = default;
 
-StatusOr<std::unique_ptr<storage::File>> FaultyFiles::Open(const std::string& path, bool create) {
+StatusOr<std::unique_ptr<storage::File>> FaultyFiles::Open(const std::string& raw_path,
+                                                           bool create) {
+  const std::string path = Clean(raw_path);
   MutexLock lock(state_->mutex);
   auto it = state_->names.find(path);
   if (it == state_->names.end()) {
@@ -190,7 +202,8 @@ StatusOr<std::unique_ptr<storage::File>> FaultyFiles::Open(const std::string& pa
   return std::unique_ptr<storage::File>(std::make_unique<OpenFile>(state_, it->second));
 }
 
-StatusOr<std::vector<std::string>> FaultyFiles::List(const std::string& directory) {
+StatusOr<std::vector<std::string>> FaultyFiles::List(const std::string& raw_directory) {
+  const std::string directory = Clean(raw_directory);
   MutexLock lock(state_->mutex);
   if (!state_->directories.contains(directory)) return NotFound("list " + directory);
   std::vector<std::string> out;
@@ -200,7 +213,9 @@ StatusOr<std::vector<std::string>> FaultyFiles::List(const std::string& director
   return out;
 }
 
-Status FaultyFiles::Rename(const std::string& from, const std::string& to) {
+Status FaultyFiles::Rename(const std::string& raw_from, const std::string& raw_to) {
+  const std::string from = Clean(raw_from);
+  const std::string to = Clean(raw_to);
   MutexLock lock(state_->mutex);
   auto it = state_->names.find(from);
   if (it == state_->names.end()) return NotFound("rename " + from);
@@ -212,7 +227,8 @@ Status FaultyFiles::Rename(const std::string& from, const std::string& to) {
   return OkStatus();
 }
 
-Status FaultyFiles::Remove(const std::string& path) {
+Status FaultyFiles::Remove(const std::string& raw_path) {
+  const std::string path = Clean(raw_path);
   MutexLock lock(state_->mutex);
   if (state_->names.erase(path) == 0) return NotFound("remove " + path);
   state_->unsynced_names.push_back({path, nullptr, {}});
@@ -220,7 +236,8 @@ Status FaultyFiles::Remove(const std::string& path) {
   return OkStatus();
 }
 
-Status FaultyFiles::MakeDirectory(const std::string& path) {
+Status FaultyFiles::MakeDirectory(const std::string& raw_path) {
+  const std::string path = Clean(raw_path);
   MutexLock lock(state_->mutex);
   for (size_t at = 1; at <= path.size(); ++at) {
     if (at == path.size() || path[at] == '/') state_->directories.insert(path.substr(0, at));
@@ -228,7 +245,8 @@ Status FaultyFiles::MakeDirectory(const std::string& path) {
   return OkStatus();
 }
 
-Status FaultyFiles::SyncDirectory(const std::string& path) {
+Status FaultyFiles::SyncDirectory(const std::string& raw_path) {
+  const std::string path = Clean(raw_path);
   MutexLock lock(state_->mutex);
   state_->Count();
   std::erase_if(state_->unsynced_names, [&](const NameChange& change) {
