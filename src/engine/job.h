@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/timer.h"
 #include "engine/bundle_runner.h"
+#include "engine/faults.h"
 #include "engine/plan.h"
 #include "engine/sink.h"
 #include "engine/source.h"
@@ -28,6 +29,7 @@ struct JobOptions {
   int bounded_attempts = 4;               // option bundle_retries
   Duration dedup_window = std::chrono::minutes(10);
   Duration park_min = std::chrono::seconds(1), park_max = std::chrono::seconds(60);
+  Faults faults;                          // tests only
 };
 
 enum class Importance : uint8_t { kDebug, kDetailed, kBasic, kWarning, kError };

@@ -1,0 +1,14 @@
+// Bugs that tests plant to see that they would be caught. All false outside tests.
+#pragma once
+
+namespace millrace::engine {
+
+struct Faults {
+  bool ack_before_commit = false;       // acks go out before the record is durable
+  bool lose_outputs_on_replay = false;  // a replayed record's outputs are not delivered
+  bool forget_ids = false;              // committed ids are not remembered
+  bool reuse_attempts = false;          // attempt numbers start again after a restart
+  bool commit_late_answers = false;     // an answer to a bundle that was given up counts
+};
+
+}  // namespace millrace::engine
