@@ -61,7 +61,8 @@ Status EncodeOne(const Item& item, DataWriter& data, BundleRequest* request) {
     data.MayClose();
   } else if (const auto* source = std::get_if<std::unique_ptr<SourcePending>>(&item.work)) {
     const SourceElement& element = (*source)->element;
-    windowing::AppendHeader(data.open(), element.timestamp, windowing::Window::Global(), windowing::Pane::NoFiring());
+    windowing::AppendHeader(data.open(), element.timestamp, windowing::Window::Global(),
+                            windowing::Pane::NoFiring());
     data.open().append(element.value.view());
     data.MayClose();
   } else if (const auto* rest = std::get_if<ResidualWork>(&item.work)) {
@@ -103,7 +104,9 @@ std::vector<Item> CutAfter(std::vector<Item>& items, size_t elements) {
       rest.push_back({cut.range, Run{run->chunk, run->first + kept, run->count - kept}});
       run->count = kept;
     } else if (auto* batch = std::get_if<KeyBatch>(&cut.work)) {
-      KeyBatch behind{batch->entry, {batch->refs.begin() + static_cast<ptrdiff_t>(elements), batch->refs.end()}, {}};
+      KeyBatch behind{batch->entry,
+                      {batch->refs.begin() + static_cast<ptrdiff_t>(elements), batch->refs.end()},
+                      {}};
       batch->refs.resize(elements);
       rest.push_back({cut.range, std::move(behind)});
     }
@@ -118,7 +121,8 @@ std::vector<Item> CutHalf(std::vector<Item>& items) {
   if (items.size() > 1) {
     size_t total = 0, sum = 0, at = 0;
     for (const Item& item : items) total += item.elements() + 1;
-    while (at < items.size() - 1 && (at == 0 || sum + items[at].elements() + 1 <= total / 2)) sum += items[at++].elements() + 1;
+    while (at < items.size() - 1 && (at == 0 || sum + items[at].elements() + 1 <= total / 2))
+      sum += items[at++].elements() + 1;
     std::vector<Item> rest;
     for (size_t i = at; i < items.size(); ++i) rest.push_back(std::move(items[i]));
     items.resize(at);

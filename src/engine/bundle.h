@@ -24,8 +24,8 @@ struct Bundle {
   uint64_t attempt = 0;
   StageId stage;
   std::vector<Item> items;
-  int fails = 0;             // of exactly these items
-  Duration back_off{};       // of a parked one: the last
+  int fails = 0;        // of exactly these items
+  Duration back_off{};  // of a parked one: the last
   std::shared_ptr<StateOverlay> state;
   size_t data_bytes = 0;
 };
@@ -33,10 +33,12 @@ struct Bundle {
 // Fills data, element_count and timers from the items, in their order.
 Status EncodeItems(const std::vector<Item>& items, BundleRequest* request, size_t* bytes);
 
-// Cuts `items` after `elements` elements: what is behind goes to the result. An item may be cut in two.
+// Cuts `items` after `elements` elements: what is behind goes to the result. An item may be cut in
+// two.
 std::vector<Item> CutAfter(std::vector<Item>& items, size_t elements);
 
-// Two halves, if the items can be told apart: runs are cut between elements, keys and panes are not cut. Empty: it is one thing.
+// Two halves, if the items can be told apart: runs are cut between elements, keys and panes are not
+// cut. Empty: it is one thing.
 std::vector<Item> CutHalf(std::vector<Item>& items);
 
 }  // namespace millrace::engine

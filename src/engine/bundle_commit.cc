@@ -10,7 +10,8 @@ namespace millrace::engine {
 
 using windowing::Millis;
 
-BundleCommit::BundleCommit(Parts parts) : parts_(std::move(parts)), consumers_(parts_.plan->collections.size()) {
+BundleCommit::BundleCommit(Parts parts)
+    : parts_(std::move(parts)), consumers_(parts_.plan->collections.size()) {
   for (auto& stage : *parts_.stages) {
     for (CollectionId input : stage->spec->inputs) consumers_[input.value].push_back(stage.get());
   }
@@ -20,7 +21,8 @@ RangeTimes BundleCommit::TimesOf(const StageState& stage) const {
   RangeTimes times;
   times.steady = parts_.clock->SteadyNow();
   times.wall = parts_.clock->WallNow();
-  times.grouping = {parts_.keeper->input(stage.id), parts_.keeper->output(stage.id), times.wall.micros / 1000};
+  times.grouping = {parts_.keeper->input(stage.id), parts_.keeper->output(stage.id),
+                    times.wall.micros / 1000};
   times.side_ready = parts_.keeper->SideReady(stage.id);
   return times;
 }
@@ -44,18 +46,20 @@ void BundleCommit::Commit(std::vector<RangeRecord> records, Task on_durable) {
   std::vector<std::string> state_writes;
   appended.reserve(records.size());
   for (RangeRecord& part : records) {
-    appended.push_back({part.range->id(), part.range->next_seq(), SharedBytes(part.record.Serialize()), std::nullopt});
+    appended.push_back({part.range->id(), part.range->next_seq(),
+                        SharedBytes(part.record.Serialize()), std::nullopt});
     if (!part.record.state.empty()) state_writes.push_back(part.record.state);
   }
   std::vector<uint64_t> seqs;
   for (const storage::Record& record : appended) seqs.push_back(record.seq);
   if (parts_.faults.ack_before_commit && on_durable) std::exchange(on_durable, nullptr)();
-  parts_.log->Append(std::move(appended), parts_.on_executor([this, ordinal, state_writes = std::move(state_writes),
-                                                              effects = std::move(on_durable)]() mutable {
-    OnDurable(ordinal, state_writes);
-    if (effects) effects();
-    parts_.became_durable();
-  }));
+  parts_.log->Append(std::move(appended),
+                     parts_.on_executor([this, ordinal, state_writes = std::move(state_writes),
+                                         effects = std::move(on_durable)]() mutable {
+                       OnDurable(ordinal, state_writes);
+                       if (effects) effects();
+                       parts_.became_durable();
+                     }));
   for (size_t i = 0; i < records.size(); ++i) {
     StageState& stage = *(*parts_.stages)[StageOfShard(records[i].range->id())];
     Apply(stage, *records[i].range, seqs[i], records[i].record, true);
@@ -70,11 +74,15 @@ void BundleCommit::OnDurable(uint64_t ordinal, const std::vector<std::string>& s
   }
 }
 
-void BundleCommit::Barrier(Task on_durable) { parts_.log->Append({}, parts_.on_executor(std::move(on_durable))); }
+void BundleCommit::Barrier(Task on_durable) {
+  parts_.log->Append({}, parts_.on_executor(std::move(on_durable)));
+}
 
-Status BundleCommit::Replay(StageState& stage, RangeShard& range, uint64_t seq, const SharedBytes& payload) {
+Status BundleCommit::Replay(StageState& stage, RangeShard& range, uint64_t seq,
+                            const SharedBytes& payload) {
   if (seq <= range.applied_seq()) return OkStatus();
-  if (seq != range.applied_seq() + 1) return DataLoss("engine: a record of a range is missing in the log");
+  if (seq != range.applied_seq() + 1)
+    return DataLoss("engine: a record of a range is missing in the log");
   MR_ASSIGN_OR_RETURN(BundleRecord record, BundleRecord::Parse(payload));
   if (parts_.faults.lose_outputs_on_replay) record.outputs.clear();
   if (!record.state.empty()) {
@@ -85,7 +93,8 @@ Status BundleCommit::Replay(StageState& stage, RangeShard& range, uint64_t seq, 
   return OkStatus();
 }
 
-void BundleCommit::Apply(StageState& stage, RangeShard& range, uint64_t seq, const BundleRecord& record, bool live) {
+void BundleCommit::Apply(StageState& stage, RangeShard& range, uint64_t seq,
+                         const BundleRecord& record, bool live) {
   RangeTimes times = TimesOf(stage);
   if (!live) {
     parts_.keeper->SetFloor(stage.id, record.input_watermark, record.output_watermark);
@@ -109,7 +118,8 @@ void BundleCommit::Apply(StageState& stage, RangeShard& range, uint64_t seq, con
 void BundleCommit::Route(const PackedChunk& chunk, uint64_t spread, Arrival how) {
   const uint32_t collection = chunk.collection().value;
   if (collection >= consumers_.size()) return;
-  parts_.committed->Count(parts_.plan->collections[collection].name, static_cast<int64_t>(chunk.size()));
+  parts_.committed->Count(parts_.plan->collections[collection].name,
+                          static_cast<int64_t>(chunk.size()));
   for (StageState* stage : consumers_[collection]) {
     Deliver(*stage, chunk, spread, how);
     if (how == Arrival::kLive) UpdateBounds(*stage);
@@ -121,22 +131,27 @@ void BundleCommit::Deliver(StageState& to, const PackedChunk& chunk, uint64_t sp
   const RangeTimes times = TimesOf(to);
   const bool grouped = to.spec->input == InputKind::kGrouped;
   if (!grouped && !to.spec->keyed) {
-    to.ranges[spread % to.ranges.size()]->Deliver(std::make_shared<const PackedChunk>(chunk), ordinal_, times, how);
+    to.ranges[spread % to.ranges.size()]->Deliver(std::make_shared<const PackedChunk>(chunk),
+                                                  ordinal_, times, how);
     return;
   }
   std::vector<PackedChunk> parts(to.ranges.size(), PackedChunk::Part(chunk));
   windowing::Header header;
   for (size_t i = 0; i < chunk.size(); ++i) {
     if (!chunk.ReadHeader(i, &header)) continue;
-    PackedChunk& part = parts.size() == 1 ? parts[0] : parts[StableHash(chunk.Key(i)) % parts.size()];
+    PackedChunk& part =
+        parts.size() == 1 ? parts[0] : parts[StableHash(chunk.Key(i)) % parts.size()];
     if (!grouped) {
       part.AddFrom(chunk, i, header.timestamp);
       continue;
     }
-    for (uint32_t w = 0; w < header.windows.size(); ++w) part.AddFrom(chunk, i, header.timestamp, w);
+    for (uint32_t w = 0; w < header.windows.size(); ++w)
+      part.AddFrom(chunk, i, header.timestamp, w);
   }
   for (size_t r = 0; r < parts.size(); ++r) {
-    if (!parts[r].empty()) to.ranges[r]->Deliver(std::make_shared<const PackedChunk>(std::move(parts[r])), ordinal_, times, how);
+    if (!parts[r].empty())
+      to.ranges[r]->Deliver(std::make_shared<const PackedChunk>(std::move(parts[r])), ordinal_,
+                            times, how);
   }
 }
 

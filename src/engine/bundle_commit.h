@@ -1,4 +1,5 @@
-// One commit a bundle: everything it did in records that are appended together, then applied; effects follow when they are durable.
+// One commit a bundle: everything it did in records that are appended together, then applied;
+// effects follow when they are durable.
 #pragma once
 
 #include <functional>
@@ -14,16 +15,18 @@
 
 namespace millrace::engine {
 
-// A range's part of a commit. The first of a commit is the lead: its record carries outputs, residuals, metrics.
+// A range's part of a commit. The first of a commit is the lead: its record carries outputs,
+// residuals, metrics.
 struct RangeRecord {
   RangeShard* range = nullptr;
   BundleRecord record;
 };
 
-// Guarantee: a record is applied in the turn in which it is appended, so all ranges of the job see the commits in the order of the
-// log. That is safe although nothing is durable yet: what a later record depends on stands before it in the same log, hence a crash
-// keeps a prefix that is a state the job was in. What the world sees (acks, sinks' writes, finalisation, the end of the job, rows of
-// user state) waits for durability. Single-threaded; owned by the job.
+// Guarantee: a record is applied in the turn in which it is appended, so all ranges of the job see
+// the commits in the order of the log. That is safe although nothing is durable yet: what a later
+// record depends on stands before it in the same log, hence a crash keeps a prefix that is a state
+// the job was in. What the world sees (acks, sinks' writes, finalisation, the end of the job, rows
+// of user state) waits for durability. Single-threaded; owned by the job.
 class BundleCommit {
  public:
   struct Parts {
@@ -35,9 +38,9 @@ class BundleCommit {
     storage::Store* store = nullptr;
     const Clock* clock = nullptr;
     Faults faults;
-    std::function<void()> before_append;               // marks the job dirty
-    std::function<Task(Task)> on_executor;             // a task that posts to the job's executor
-    std::function<void()> became_durable;              // sinks and keys may go on
+    std::function<void()> before_append;    // marks the job dirty
+    std::function<Task(Task)> on_executor;  // a task that posts to the job's executor
+    std::function<void()> became_durable;   // sinks and keys may go on
   };
   explicit BundleCommit(Parts parts);
 
@@ -60,7 +63,8 @@ class BundleCommit {
   struct Consumer {
     StageState* stage;
   };
-  void Apply(StageState& stage, RangeShard& range, uint64_t seq, const BundleRecord& record, bool live);
+  void Apply(StageState& stage, RangeShard& range, uint64_t seq, const BundleRecord& record,
+             bool live);
   void Route(const PackedChunk& chunk, uint64_t spread, Arrival how);
   void Deliver(StageState& to, const PackedChunk& chunk, uint64_t spread, Arrival how);
   void OnDurable(uint64_t ordinal, const std::vector<std::string>& state_writes);

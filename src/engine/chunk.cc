@@ -17,7 +17,8 @@ bool Contiguous(const Chunk& chunk) {
   const char* next = nullptr;
   for (const Element& element : chunk.elements) {
     const char* at = element.encoded.data();
-    if (at < begin || at + element.encoded.size() > end || (next != nullptr && at != next)) return false;
+    if (at < begin || at + element.encoded.size() > end || (next != nullptr && at != next))
+      return false;
     next = at + element.encoded.size();
   }
   return true;
@@ -46,7 +47,8 @@ bool ParseWindowFrom(ByteReader& in, windowing::Window* out) {
 }
 
 void AppendPaneTo(std::string& out, const windowing::Pane& pane) {
-  out.push_back(static_cast<char>((pane.first ? 1 : 0) | (pane.last ? 2 : 0) | static_cast<uint8_t>(pane.timing) << 2));
+  out.push_back(static_cast<char>((pane.first ? 1 : 0) | (pane.last ? 2 : 0) |
+                                  static_cast<uint8_t>(pane.timing) << 2));
   PutVarint(out, ZigZag(pane.index));
   PutVarint(out, ZigZag(pane.nonspeculative_index));
 }
@@ -74,7 +76,8 @@ PackedChunk PackedChunk::Pack(const Chunk& chunk, windowing::WindowKind kind, bo
   uint32_t next = 0;
   for (const Element& element : chunk.elements) {
     Border border;
-    border.begin = shared ? static_cast<uint32_t>(element.encoded.data() - packed.bytes_.data()) : next;
+    border.begin =
+        shared ? static_cast<uint32_t>(element.encoded.data() - packed.bytes_.data()) : next;
     border.header = static_cast<uint32_t>(element.encoded.size() - element.value.size());
     if (keyed) border.key = static_cast<uint32_t>(element.key.size());
     border.value = static_cast<uint32_t>(element.value.size() - border.key);
@@ -91,7 +94,8 @@ void PackedChunk::Add(const Border& border, windowing::Millis timestamp) {
   min_timestamp_ = std::min(min_timestamp_, timestamp);
 }
 
-void PackedChunk::AddFrom(const PackedChunk& from, size_t i, windowing::Millis timestamp, uint32_t window) {
+void PackedChunk::AddFrom(const PackedChunk& from, size_t i, windowing::Millis timestamp,
+                          uint32_t window) {
   Border border = from.borders_[i];
   border.window = window;
   Add(border, timestamp);
@@ -107,7 +111,8 @@ windowing::Millis PackedChunk::Timestamp(size_t i) const {
 
 bool PackedChunk::ReadHeader(size_t i, windowing::Header* scratch) const {
   std::string_view encoded = Encoded(i);
-  if (kind_ != windowing::WindowKind::kCustom) return windowing::ParseHeader(encoded, kind_, scratch);
+  if (kind_ != windowing::WindowKind::kCustom)
+    return windowing::ParseHeader(encoded, kind_, scratch);
   if (!windowing::ParseInstant(encoded, &scratch->timestamp)) return false;
   scratch->windows.SetMany() = custom_[i].windows;
   scratch->pane = custom_[i].pane;
@@ -142,7 +147,8 @@ SharedBytes PackedChunk::Slice(size_t first, size_t count) const {
   size_t total = 0;
   bool contiguous = true;
   for (size_t i = first; i < first + count; ++i) {
-    if (i > first && borders_[i].begin != borders_[i - 1].begin + borders_[i - 1].size()) contiguous = false;
+    if (i > first && borders_[i].begin != borders_[i - 1].begin + borders_[i - 1].size())
+      contiguous = false;
     total += borders_[i].size();
   }
   if (contiguous) return bytes_.Sub(bytes_.view().substr(borders_[first].begin, total));
@@ -152,7 +158,8 @@ SharedBytes PackedChunk::Slice(size_t first, size_t count) const {
   return SharedBytes(std::move(joined));
 }
 
-// collection, kind, count, one run of sizes (header, key, value, window + 1), then the elements' bytes.
+// collection, kind, count, one run of sizes (header, key, value, window + 1), then the elements'
+// bytes.
 void PackedChunk::AppendTo(std::string& out) const {
   out.reserve(out.size() + content_bytes_ + borders_.size() * 5 + 32);
   PutVarint(out, collection_.value);

@@ -20,7 +20,8 @@ struct Border {
   static constexpr uint32_t kAllWindows = 0xffffffff;
   uint32_t begin = 0;
   uint32_t header = 0, key = 0, value = 0;  // sizes
-  uint32_t window = kAllWindows;            // grouped input: the one window of the element that this entry stands for
+  uint32_t window =
+      kAllWindows;  // grouped input: the one window of the element that this entry stands for
   uint32_t size() const { return header + key + value; }
 };
 
@@ -30,7 +31,8 @@ struct CustomHeader {
   windowing::Pane pane;
 };
 
-// Immutable once shared; any thread. The bytes may be shared with other chunks that hold other elements of them.
+// Immutable once shared; any thread. The bytes may be shared with other chunks that hold other
+// elements of them.
 class PackedChunk {
  public:
   PackedChunk() = default;
@@ -40,7 +42,9 @@ class PackedChunk {
   // Takes over a bundle's output. Copies no bytes if the elements follow each other in the chunk's.
   static PackedChunk Pack(const Chunk& chunk, windowing::WindowKind kind, bool keyed);
   // The same bytes with some of the entries of `from`.
-  static PackedChunk Part(const PackedChunk& from) { return PackedChunk(from.collection_, from.kind_, from.bytes_); }
+  static PackedChunk Part(const PackedChunk& from) {
+    return PackedChunk(from.collection_, from.kind_, from.bytes_);
+  }
 
   // The same elements as a chunk of another collection over `bytes`, which have the same layout.
   PackedChunk Moved(CollectionId collection, SharedBytes bytes) const {
@@ -52,7 +56,8 @@ class PackedChunk {
 
   void Add(const Border& border, windowing::Millis timestamp);
   void AddCustom(CustomHeader header) { custom_.push_back(std::move(header)); }
-  void AddFrom(const PackedChunk& from, size_t i, windowing::Millis timestamp, uint32_t window = Border::kAllWindows);
+  void AddFrom(const PackedChunk& from, size_t i, windowing::Millis timestamp,
+               uint32_t window = Border::kAllWindows);
 
   CollectionId collection() const { return collection_; }
   size_t size() const { return borders_.size(); }
@@ -62,14 +67,20 @@ class PackedChunk {
   const std::vector<Border>& borders() const { return borders_; }
   const SharedBytes& bytes() const { return bytes_; }
 
-  std::string_view Encoded(size_t i) const { return bytes_.view().substr(borders_[i].begin, borders_[i].size()); }
-  std::string_view Key(size_t i) const { return bytes_.view().substr(borders_[i].begin + borders_[i].header, borders_[i].key); }
+  std::string_view Encoded(size_t i) const {
+    return bytes_.view().substr(borders_[i].begin, borders_[i].size());
+  }
+  std::string_view Key(size_t i) const {
+    return bytes_.view().substr(borders_[i].begin + borders_[i].header, borders_[i].key);
+  }
   // After the header: the key too, if keyed.
   std::string_view Value(size_t i) const {
-    return bytes_.view().substr(borders_[i].begin + borders_[i].header, borders_[i].key + borders_[i].value);
+    return bytes_.view().substr(borders_[i].begin + borders_[i].header,
+                                borders_[i].key + borders_[i].value);
   }
   std::string_view KvValue(size_t i) const {
-    return bytes_.view().substr(borders_[i].begin + borders_[i].header + borders_[i].key, borders_[i].value);
+    return bytes_.view().substr(borders_[i].begin + borders_[i].header + borders_[i].key,
+                                borders_[i].value);
   }
   windowing::Millis Timestamp(size_t i) const;
   // The element's header; `scratch` is reused between calls.

@@ -9,7 +9,8 @@ namespace millrace::engine {
 
 using storage::Table;
 
-StoredChunk* ChunkTable::Add(uint64_t number, std::shared_ptr<const PackedChunk> body, uint64_t ordinal) {
+StoredChunk* ChunkTable::Add(uint64_t number, std::shared_ptr<const PackedChunk> body,
+                             uint64_t ordinal) {
   auto chunk = std::make_unique<StoredChunk>();
   chunk->number = number;
   chunk->ordinal = ordinal;
@@ -56,7 +57,8 @@ bool ChunkTable::Consume(StoredChunk* chunk, uint32_t first, uint32_t count) {
 
 std::shared_ptr<const PackedChunk> ChunkTable::Body(StoredChunk* chunk) {
   if (chunk->body) return chunk->body;
-  StatusOr<std::optional<std::string>> row = store_.Get(Table::kPending, NumberedRow(prefix_, chunk->number));
+  StatusOr<std::optional<std::string>> row =
+      store_.Get(Table::kPending, NumberedRow(prefix_, chunk->number));
   if (!row.ok() || !row->has_value()) return nullptr;
   const SharedBytes bytes(std::move(**row));
   storage::ByteReader in(bytes.view());
@@ -151,7 +153,8 @@ Status ChunkTable::LoadMarks() {
     std::string_view key = it->key();
     key.remove_prefix(marks_prefix_.size());
     uint64_t number = 0;
-    if (!windowing::ParseBigEndian64(key, &number)) return DataLoss("engine: malformed row of marks");
+    if (!windowing::ParseBigEndian64(key, &number))
+      return DataLoss("engine: malformed row of marks");
     StoredChunk* chunk = Find(number);
     const std::string marks(it->value());
     if (chunk == nullptr || marks.size() * 8 < chunk->size) continue;
@@ -166,7 +169,8 @@ std::vector<StoredChunk*> ChunkTable::InOrder() {
   std::vector<StoredChunk*> order;
   order.reserve(chunks_.size());
   for (auto& [number, chunk] : chunks_) order.push_back(chunk.get());
-  std::sort(order.begin(), order.end(), [](const StoredChunk* a, const StoredChunk* b) { return a->number < b->number; });
+  std::sort(order.begin(), order.end(),
+            [](const StoredChunk* a, const StoredChunk* b) { return a->number < b->number; });
   return order;
 }
 

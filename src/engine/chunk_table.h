@@ -1,4 +1,5 @@
-// The chunks that wait in one range: which of their elements are gone, which bodies are in memory, which rows are in Store.
+// The chunks that wait in one range: which of their elements are gone, which bodies are in memory,
+// which rows are in Store.
 #pragma once
 
 #include <memory>
@@ -13,14 +14,15 @@ namespace millrace::engine {
 
 struct StoredChunk {
   uint64_t number = 0;
-  uint64_t ordinal = 0;  // of the commit that brought it; durable when the job's durable ordinal is there
+  uint64_t ordinal =
+      0;  // of the commit that brought it; durable when the job's durable ordinal is there
   uint32_t size = 0, live = 0;
   size_t bytes = 0;
   windowing::Millis min_timestamp = 0;
-  std::vector<bool> gone;  // empty: none
+  std::vector<bool> gone;                       // empty: none
   bool persisted = false, marks_dirty = false;  // has, or will have, a row
   bool stored = false;                          // the row can be read now
-  std::shared_ptr<const PackedChunk> body;  // null: only in Store
+  std::shared_ptr<const PackedChunk> body;      // null: only in Store
 
   bool Gone(uint32_t i) const { return !gone.empty() && gone[i]; }
 };
@@ -31,7 +33,8 @@ struct Ref {
   uint32_t index = 0;
 };
 
-// Single-threaded; owned by a range. Pointers to chunks are good until their last element is consumed.
+// Single-threaded; owned by a range. Pointers to chunks are good until their last element is
+// consumed.
 class ChunkTable {
  public:
   // `prefix` and `marks_prefix`: of the rows of bodies and marks.
@@ -40,15 +43,18 @@ class ChunkTable {
 
   StoredChunk* Add(uint64_t number, std::shared_ptr<const PackedChunk> body, uint64_t ordinal);
   StoredChunk* Find(uint64_t number);
-  // Elements are done with; those that are gone already count once. True if that was the last: the pointer is dead now.
+  // Elements are done with; those that are gone already count once. True if that was the last: the
+  // pointer is dead now.
   bool Consume(StoredChunk* chunk, uint32_t first, uint32_t count);
 
-  // The elements themselves, from Store if need be. Null only if Store lost them, which is an error of the disk.
+  // The elements themselves, from Store if need be. Null only if Store lost them, which is an error
+  // of the disk.
   std::shared_ptr<const PackedChunk> Body(StoredChunk* chunk);
 
   // Rows as of now into `batch`; the next call adds what changes from here on.
   void Checkpoint(storage::WriteBatch& batch);
-  // Writes durable bodies to Store and forgets them until `want` bytes are free; returns how many are.
+  // Writes durable bodies to Store and forgets them until `want` bytes are free; returns how many
+  // are.
   StatusOr<size_t> Spill(size_t want, uint64_t durable_ordinal);
   // What the last checkpoint left.
   Status Load();

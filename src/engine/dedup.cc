@@ -17,7 +17,8 @@ DedupTable::Verdict DedupTable::Look(const IdHash& id) const {
   return {Seen::kCommitted, nullptr, it->second.run};
 }
 
-void DedupTable::Commit(uint64_t run, const std::vector<IdHash>& ids, WallTime wall, SteadyTime now) {
+void DedupTable::Commit(uint64_t run, const std::vector<IdHash>& ids, WallTime wall,
+                        SteadyTime now) {
   IdRun& added = runs_[run];
   added.ids = ids;
   added.wall = wall;
@@ -50,7 +51,8 @@ void DedupTable::MarkAcked(const std::vector<uint64_t>& runs) {
 void DedupTable::Forget(std::map<uint64_t, IdRun>::iterator it) {
   for (const IdHash& id : it->second.ids) {
     auto at = ids_.find(id);
-    if (at != ids_.end() && at->second.pending == nullptr && at->second.run == it->first) ids_.erase(at);
+    if (at != ids_.end() && at->second.pending == nullptr && at->second.run == it->first)
+      ids_.erase(at);
   }
   if (it->second.has_row) removed_rows_.push_back(it->first);
   runs_.erase(it);
@@ -63,7 +65,8 @@ void DedupTable::Expire(SteadyTime now) {
   for (auto it = runs_.begin(); it != runs_.end();) {
     auto run = it++;
     if (run->second.expiry > now) break;
-    if ((run->second.acked && run->second.open_acks <= 0) || run->second.last_resort <= now) Forget(run);
+    if ((run->second.acked && run->second.open_acks <= 0) || run->second.last_resort <= now)
+      Forget(run);
   }
 }
 
@@ -81,7 +84,8 @@ void DedupTable::Checkpoint(storage::WriteBatch& batch) {
     run.dirty = false;
     run.has_row = true;
   }
-  for (uint64_t number : removed_rows_) batch.Delete(Table::kDedup, NumberedRow(row_prefix_, number));
+  for (uint64_t number : removed_rows_)
+    batch.Delete(Table::kDedup, NumberedRow(row_prefix_, number));
   removed_rows_.clear();
 }
 

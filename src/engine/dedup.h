@@ -1,4 +1,5 @@
-// Which source elements were seen: ids of committed ones for the dedup window, ids in flight until their bundle commits.
+// Which source elements were seen: ids of committed ones for the dedup window, ids in flight until
+// their bundle commits.
 #pragma once
 
 #include <deque>
@@ -25,11 +26,13 @@ struct SourcePending {
   std::vector<uint64_t> handles;  // the element's own, then those of duplicates that came meanwhile
 };
 
-// Guarantee: an id counts as seen from its arrival until at least the dedup window after its commit and until the source's acks
-// of it are durable. Ids are told apart by 128-bit hashes. Single-threaded; owned by a range.
+// Guarantee: an id counts as seen from its arrival until at least the dedup window after its commit
+// and until the source's acks of it are durable. Ids are told apart by 128-bit hashes.
+// Single-threaded; owned by a range.
 class DedupTable {
  public:
-  DedupTable(std::string row_prefix, Duration window) : row_prefix_(std::move(row_prefix)), window_(window) {}
+  DedupTable(std::string row_prefix, Duration window)
+      : row_prefix_(std::move(row_prefix)), window_(window) {}
 
   enum class Seen { kNew, kInFlight, kCommitted };
   struct Verdict {
@@ -44,7 +47,8 @@ class DedupTable {
 
   // The ids of a committed bundle: one run, named by the record's seq.
   void Commit(uint64_t run, const std::vector<IdHash>& ids, WallTime wall, SteadyTime now);
-  // Acks asked for and answered. When none is open the run is acked, which a later record makes durable.
+  // Acks asked for and answered. When none is open the run is acked, which a later record makes
+  // durable.
   void AckAsked(uint64_t run);
   void AckDone(uint64_t run);
   // Runs acked since the last call, for the record being made; and what such a record says.
@@ -56,11 +60,13 @@ class DedupTable {
   size_t size() const { return ids_.size(); }
 
   void Checkpoint(storage::WriteBatch& batch);
-  // After a restart every id is kept for a whole window more: its message may come again as late as its lease allows.
+  // After a restart every id is kept for a whole window more: its message may come again as late as
+  // its lease allows.
   Status Load(storage::Store& store, SteadyTime now);
 
  private:
-  // No broker keeps an unacked message longer: the last resort for runs whose ack was never learned of (a crash).
+  // No broker keeps an unacked message longer: the last resort for runs whose ack was never learned
+  // of (a crash).
   static constexpr Duration kUnackedMax = std::chrono::hours(24 * 32);
   struct Place {
     SourcePending* pending = nullptr;
@@ -79,7 +85,7 @@ class DedupTable {
   const Duration window_;
   absl::flat_hash_map<IdHash, Place> ids_;
   std::map<uint64_t, IdRun> runs_;
-  std::vector<uint64_t> acked_;         // to be told in a record
+  std::vector<uint64_t> acked_;  // to be told in a record
   std::vector<uint64_t> removed_rows_;
   SteadyTime next_sweep_{};
 };

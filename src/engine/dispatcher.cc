@@ -1,17 +1,17 @@
 #include "engine/dispatcher.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "engine/pass.h"
 
 namespace millrace::engine {
 namespace {
 
-// While a bundle of the stage runs, another is cut only when so much is ready, or when the rest has waited so long: a bundle costs
-// a harness a millisecond, whatever is in it.
+// While a bundle of the stage runs, another is cut only when so much is ready, or when the rest has
+// waited so long: a bundle costs a harness a millisecond, whatever is in it.
 constexpr size_t kParallelReady = 256;
 constexpr Duration kParallelWait = std::chrono::milliseconds(20);
 
@@ -30,10 +30,12 @@ size_t ReadyOf(const StageState& stage, SteadyTime now) {
 Dispatcher::Dispatcher(Parts parts) : parts_(std::move(parts)) {
   for (auto it = parts_.stages->rbegin(); it != parts_.stages->rend(); ++it) {
     StageState* stage = it->get();
-    if (stage->spec->work == Work::kBundle) by_environment_[stage->spec->environment].push_back(stage);
+    if (stage->spec->work == Work::kBundle)
+      by_environment_[stage->spec->environment].push_back(stage);
     if (stage->spec->work == Work::kPass) passes_.push_back(stage);
   }
-  for (const CollectionSpec& collection : parts_.plan->collections) counted_.insert(collection.name);
+  for (const CollectionSpec& collection : parts_.plan->collections)
+    counted_.insert(collection.name);
 }
 
 void Dispatcher::Pump() {
@@ -88,7 +90,8 @@ std::unique_ptr<Bundle> Dispatcher::Cut(StageState& stage) {
   Budget budget{parts_.options->bundle_elements_max, parts_.options->bundle_bytes_max};
   for (size_t i = 0; i < stage.ranges.size() && !budget.empty(); ++i) {
     RangeShard* range = stage.ranges[(stage.next_range + i) % stage.ranges.size()].get();
-    for (Input& work : range->Take(budget, times)) bundle->items.push_back({range, std::move(work)});
+    for (Input& work : range->Take(budget, times))
+      bundle->items.push_back({range, std::move(work)});
   }
   stage.next_range = (stage.next_range + 1) % stage.ranges.size();
   return bundle->items.empty() ? nullptr : std::move(bundle);
@@ -107,12 +110,14 @@ void Dispatcher::Launch(StageState& stage, std::unique_ptr<Bundle> bundle) {
   ++in_flight_[stage.spec->environment];
   const uint64_t attempt = bundle->attempt;
   running_[attempt] = std::move(bundle);
-  parts_.runners->find(stage.spec->environment)->second->Run(std::move(request), parts_.on_result(attempt));
+  parts_.runners->find(stage.spec->environment)
+      ->second->Run(std::move(request), parts_.on_result(attempt));
 }
 
 void Dispatcher::RunPass(StageState& stage, std::unique_ptr<Bundle> bundle) {
   bundle->attempt = ++last_attempt_;
-  StatusOr<std::vector<PackedChunk>> outputs = PassThrough(bundle->items, *stage.spec, *parts_.plan);
+  StatusOr<std::vector<PackedChunk>> outputs =
+      PassThrough(bundle->items, *stage.spec, *parts_.plan);
   if (!outputs.ok()) {
     parts_.fail(outputs.status());
     return;
@@ -134,7 +139,8 @@ void Dispatcher::OnResult(uint64_t attempt, BundleResult result) {
   }
   std::vector<PackedChunk> outputs;
   for (const Chunk& chunk : result.outputs) {
-    if (chunk.collection.value >= parts_.plan->collections.size() || chunk.elements.empty()) continue;
+    if (chunk.collection.value >= parts_.plan->collections.size() || chunk.elements.empty())
+      continue;
     const CollectionSpec& spec = parts_.plan->collections[chunk.collection.value];
     outputs.push_back(PackedChunk::Pack(chunk, spec.window_kind, spec.keyed));
   }
@@ -142,7 +148,8 @@ void Dispatcher::OnResult(uint64_t attempt, BundleResult result) {
   Finish(stage, std::move(bundle), std::move(result), std::move(outputs));
 }
 
-void Dispatcher::OnFailure(StageState& stage, std::unique_ptr<Bundle> bundle, const BundleResult& result) {
+void Dispatcher::OnFailure(StageState& stage, std::unique_ptr<Bundle> bundle,
+                           const BundleResult& result) {
   const SteadyTime now = parts_.clock->SteadyNow();
   if (SaysNothingOfElements(result.status)) {
     stage.retry.Lost(std::move(bundle), now);
@@ -152,24 +159,29 @@ void Dispatcher::OnFailure(StageState& stage, std::unique_ptr<Bundle> bundle, co
   for (const Metric& metric : result.metrics) parts_.failed->Merge(metric);
   const std::string text(MessageOf(result.status));
   if (stage.retry.Failed(std::move(bundle), now)) {
-    parts_.messages->Tell(Importance::kError, fmt::format("A bundle of {} failed and is tried again: {}", stage.spec->name, text));
+    parts_.messages->Tell(
+        Importance::kError,
+        fmt::format("A bundle of {} failed and is tried again: {}", stage.spec->name, text));
     return;
   }
   parts_.fail(result.status);
 }
 
-void Dispatcher::Finish(StageState& stage, std::unique_ptr<Bundle> bundle, BundleResult result, std::vector<PackedChunk> outputs) {
+void Dispatcher::Finish(StageState& stage, std::unique_ptr<Bundle> bundle, BundleResult result,
+                        std::vector<PackedChunk> outputs) {
   if (result.consumed) PutBackRest(CutAfter(bundle->items, *result.consumed), bundle->items);
   std::vector<RangeRecord> records = MakeRecords(stage, *bundle, result);
   records.front().record.outputs = std::move(outputs);
   ++stage.bundles;
   for (const Item& item : bundle->items) stage.elements_in += item.elements();
-  Task effects = MakeEffects(stage, std::move(bundle->items), records, bundle->attempt, result.wants_finalization);
+  Task effects = MakeEffects(stage, std::move(bundle->items), records, bundle->attempt,
+                             result.wants_finalization);
   parts_.commit->Commit(std::move(records), std::move(effects));
   parts_.changed();
 }
 
-// What a channel split left goes back, in order, ahead of all that came later. Timers have run, wherever they stand.
+// What a channel split left goes back, in order, ahead of all that came later. Timers have run,
+// wherever they stand.
 void Dispatcher::PutBackRest(std::vector<Item> rest, std::vector<Item>& kept) {
   for (auto it = rest.rbegin(); it != rest.rend(); ++it) {
     auto* batch = std::get_if<KeyBatch>(&it->work);
@@ -177,10 +189,11 @@ void Dispatcher::PutBackRest(std::vector<Item> rest, std::vector<Item>& kept) {
       kept.push_back(std::move(*it));
       continue;
     }
-    const bool shared = batch != nullptr && std::any_of(kept.begin(), kept.end(), [batch](const Item& item) {
-                          const auto* other = std::get_if<KeyBatch>(&item.work);
-                          return other != nullptr && other->entry == batch->entry;
-                        });
+    const bool shared =
+        batch != nullptr && std::any_of(kept.begin(), kept.end(), [batch](const Item& item) {
+          const auto* other = std::get_if<KeyBatch>(&item.work);
+          return other != nullptr && other->entry == batch->entry;
+        });
     if (shared) {
       it->range->PutBackElements(*batch);  // the key is released with the part that was taken
     } else {
@@ -189,7 +202,8 @@ void Dispatcher::PutBackRest(std::vector<Item> rest, std::vector<Item>& kept) {
   }
 }
 
-std::vector<RangeRecord> Dispatcher::MakeRecords(StageState& stage, Bundle& bundle, BundleResult& result) {
+std::vector<RangeRecord> Dispatcher::MakeRecords(StageState& stage, Bundle& bundle,
+                                                 BundleResult& result) {
   std::vector<RangeRecord> records;
   const auto of = [&](RangeShard* range) -> BundleRecord& {
     for (RangeRecord& part : records) {
@@ -207,7 +221,8 @@ std::vector<RangeRecord> Dispatcher::MakeRecords(StageState& stage, Bundle& bund
     if (const auto* run = std::get_if<Run>(&item.work)) {
       record.consumed.push_back({run->chunk->number, run->first, run->count});
     } else if (const auto* batch = std::get_if<KeyBatch>(&item.work)) {
-      for (const Ref& ref : batch->refs) record.consumed.push_back({ref.chunk->number, ref.index, 1});
+      for (const Ref& ref : batch->refs)
+        record.consumed.push_back({ref.chunk->number, ref.index, 1});
       for (Timer timer : batch->timers) {
         timer.clear = true;
         record.timers.push_back(std::move(timer));
@@ -223,14 +238,18 @@ std::vector<RangeRecord> Dispatcher::MakeRecords(StageState& stage, Bundle& bund
   }
   if (records.empty()) of(stage.ranges.front().get());
   for (Residual& rest : result.residuals) {
-    ResidualRecord residual{rest.transform, rest.input, std::move(rest.element), rest.delay.count(), windowing::kMaxTimestamp};
+    ResidualRecord residual{rest.transform, rest.input, std::move(rest.element), rest.delay.count(),
+                            windowing::kMaxTimestamp};
     if (rest.output_watermarks.empty()) residual.hold = windowing::kMinTimestamp;
-    for (const auto& [output, watermark] : rest.output_watermarks) residual.hold = std::min(residual.hold, watermark);
+    for (const auto& [output, watermark] : rest.output_watermarks)
+      residual.hold = std::min(residual.hold, watermark);
     records.front().record.residuals.push_back(std::move(residual));
   }
   for (Metric& metric : result.metrics) {
     auto collection = metric.labels.find("PCOLLECTION");
-    if (metric.urn == kElementCountUrn && collection != metric.labels.end() && counted_.contains(collection->second)) continue;
+    if (metric.urn == kElementCountUrn && collection != metric.labels.end() &&
+        counted_.contains(collection->second))
+      continue;
     if (IsDurable(metric)) {
       records.front().record.metrics.push_back(std::move(metric));
     } else {
@@ -244,8 +263,10 @@ std::vector<RangeRecord> Dispatcher::MakeRecords(StageState& stage, Bundle& bund
   return records;
 }
 
-// Keys of stages without state are free at once; with state, when the next bundle can read what this one wrote.
-Task Dispatcher::MakeEffects(StageState& stage, std::vector<Item> items, const std::vector<RangeRecord>& records, uint64_t attempt,
+// Keys of stages without state are free at once; with state, when the next bundle can read what
+// this one wrote.
+Task Dispatcher::MakeEffects(StageState& stage, std::vector<Item> items,
+                             const std::vector<RangeRecord>& records, uint64_t attempt,
                              bool finalize) {
   struct Acks {
     RangeShard* range;
@@ -255,12 +276,14 @@ Task Dispatcher::MakeEffects(StageState& stage, std::vector<Item> items, const s
   };
   std::vector<Acks> acks;
   std::vector<std::pair<RangeShard*, KeyEntry*>> keys;
-  for (const RangeRecord& part : records) acks.push_back({part.range, part.range->next_seq(), {}, 0});
+  for (const RangeRecord& part : records)
+    acks.push_back({part.range, part.range->next_seq(), {}, 0});
   for (Item& item : items) {
     if (auto* source = std::get_if<std::unique_ptr<SourcePending>>(&item.work)) {
       for (Acks& part : acks) {
         if (part.range != item.range) continue;
-        part.handles.insert(part.handles.end(), (*source)->handles.begin(), (*source)->handles.end());
+        part.handles.insert(part.handles.end(), (*source)->handles.begin(),
+                            (*source)->handles.end());
         ++part.elements;
       }
     } else if (auto* batch = std::get_if<KeyBatch>(&item.work)) {
@@ -268,14 +291,16 @@ Task Dispatcher::MakeEffects(StageState& stage, std::vector<Item> items, const s
     }
   }
   std::erase_if(acks, [](const Acks& part) { return part.handles.empty(); });
-  return [this, &stage, acks = std::move(acks), keys = std::move(keys), attempt, finalize]() mutable {
-    for (Acks& part : acks) parts_.ack(stage, *part.range, part.run, std::move(part.handles), part.elements);
-    for (auto& [range, entry] : keys) range->ReleaseKey(entry, parts_.commit->TimesOf(stage));
-    if (finalize) {
-      auto runner = parts_.runners->find(stage.spec->environment);
-      if (runner != parts_.runners->end()) runner->second->Finalize(attempt);
-    }
-  };
+  return
+      [this, &stage, acks = std::move(acks), keys = std::move(keys), attempt, finalize]() mutable {
+        for (Acks& part : acks)
+          parts_.ack(stage, *part.range, part.run, std::move(part.handles), part.elements);
+        for (auto& [range, entry] : keys) range->ReleaseKey(entry, parts_.commit->TimesOf(stage));
+        if (finalize) {
+          auto runner = parts_.runners->find(stage.spec->environment);
+          if (runner != parts_.runners->end()) runner->second->Finalize(attempt);
+        }
+      };
 }
 
 std::optional<SteadyTime> Dispatcher::NextTime() const {
@@ -293,7 +318,8 @@ std::optional<SteadyTime> Dispatcher::NextTime() const {
 
 bool Dispatcher::BacksOff() const {
   const SteadyTime now = parts_.clock->SteadyNow();
-  return std::any_of(parts_.stages->begin(), parts_.stages->end(), [now](const auto& stage) { return stage->retry.Paused(now); });
+  return std::any_of(parts_.stages->begin(), parts_.stages->end(),
+                     [now](const auto& stage) { return stage->retry.Paused(now); });
 }
 
 std::vector<std::unique_ptr<Bundle>> Dispatcher::Abandon() {

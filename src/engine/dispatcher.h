@@ -15,8 +15,8 @@
 
 namespace millrace::engine {
 
-// Guarantee: a bundle's input is locked from its cut to its commit; an attempt number is one run; only the first answer to a running
-// attempt counts. Single-threaded; owned by the job.
+// Guarantee: a bundle's input is locked from its cut to its commit; an attempt number is one run;
+// only the first answer to a running attempt counts. Single-threaded; owned by the job.
 class Dispatcher {
  public:
   struct Parts {
@@ -31,12 +31,15 @@ class Dispatcher {
     Messages* messages = nullptr;
     const Clock* clock = nullptr;
     Faults faults;
-    // Wraps what to do with an answer, so that it runs on the job's executor; dropped when the job is gone.
+    // Wraps what to do with an answer, so that it runs on the job's executor; dropped when the job
+    // is gone.
     std::function<Callback<void(BundleResult)>(uint64_t attempt)> on_result;
     // Source elements are in a durable commit.
-    std::function<void(StageState&, RangeShard&, uint64_t run, std::vector<uint64_t> handles, size_t elements)> ack;
-    std::function<void(Status)> fail;      // the job has failed
-    std::function<void()> changed;         // commits were made
+    std::function<void(StageState&, RangeShard&, uint64_t run, std::vector<uint64_t> handles,
+                       size_t elements)>
+        ack;
+    std::function<void(Status)> fail;  // the job has failed
+    std::function<void()> changed;     // commits were made
   };
   explicit Dispatcher(Parts parts);
 
@@ -51,7 +54,8 @@ class Dispatcher {
   bool Idle() const { return running_.empty(); }
   // Some stage backs off: sources should stop pulling.
   bool BacksOff() const;
-  // Forgets running bundles: their answers no longer count. Gives back the items of everything that runs or waits to run again.
+  // Forgets running bundles: their answers no longer count. Gives back the items of everything that
+  // runs or waits to run again.
   std::vector<std::unique_ptr<Bundle>> Abandon();
 
  private:
@@ -62,11 +66,12 @@ class Dispatcher {
   void RunPass(StageState& stage, std::unique_ptr<Bundle> bundle);
   void PumpPasses();
   void OnFailure(StageState& stage, std::unique_ptr<Bundle> bundle, const BundleResult& result);
-  void Finish(StageState& stage, std::unique_ptr<Bundle> bundle, BundleResult result, std::vector<PackedChunk> outputs);
+  void Finish(StageState& stage, std::unique_ptr<Bundle> bundle, BundleResult result,
+              std::vector<PackedChunk> outputs);
   void PutBackRest(std::vector<Item> rest, std::vector<Item>& kept);
   std::vector<RangeRecord> MakeRecords(StageState& stage, Bundle& bundle, BundleResult& result);
-  Task MakeEffects(StageState& stage, std::vector<Item> items, const std::vector<RangeRecord>& records, uint64_t attempt,
-                   bool finalize);
+  Task MakeEffects(StageState& stage, std::vector<Item> items,
+                   const std::vector<RangeRecord>& records, uint64_t attempt, bool finalize);
 
   Parts parts_;
   std::map<std::string, std::vector<StageState*>> by_environment_;  // consumers before producers

@@ -12,10 +12,16 @@ namespace millrace::engine {
 using storage::Table;
 using windowing::Millis;
 
-CellTable::CellTable(const windowing::Strategy& strategy, bool lock_keys, ChunkTable& chunks, storage::Store& store,
-                     std::string row_prefix, std::function<Millis(const windowing::Window&)> side_needed)
-    : strategy_(strategy), machine_(strategy.trigger, strategy.merging), lock_keys_(lock_keys), chunks_(chunks), store_(store),
-      row_prefix_(std::move(row_prefix)), side_needed_(std::move(side_needed)) {}
+CellTable::CellTable(const windowing::Strategy& strategy, bool lock_keys, ChunkTable& chunks,
+                     storage::Store& store, std::string row_prefix,
+                     std::function<Millis(const windowing::Window&)> side_needed)
+    : strategy_(strategy),
+      machine_(strategy.trigger, strategy.merging),
+      lock_keys_(lock_keys),
+      chunks_(chunks),
+      store_(store),
+      row_prefix_(std::move(row_prefix)),
+      side_needed_(std::move(side_needed)) {}
 
 CellTable::~CellTable() = default;
 
@@ -27,7 +33,8 @@ WindowSlot* CellTable::SlotOf(const windowing::Window& window) {
     slot->window = window;
     slot->side_needed = side_needed_(window);
     slot->passed = window.MaxTimestamp() <= passed_upto_ && slot->side_needed <= side_ready_;
-    if (!slot->passed) passed_upto_ = std::min(passed_upto_, windowing::SubMillis(window.MaxTimestamp(), 1));
+    if (!slot->passed)
+      passed_upto_ = std::min(passed_upto_, windowing::SubMillis(window.MaxTimestamp(), 1));
   }
   return last_slot_ = slot.get();
 }
@@ -75,14 +82,15 @@ void CellTable::Arrive(StoredChunk* chunk, const GroupingTimes& times, Arrival h
       continue;
     }
     WindowSlot* slot = SlotOf(header.windows[window]);
-    Cell* cell = ArriveOne(slot, {chunk, i}, body->Key(i), header.timestamp, times, how != Arrival::kLoad);
+    Cell* cell =
+        ArriveOne(slot, {chunk, i}, body->Key(i), header.timestamp, times, how != Arrival::kLoad);
     if (how == Arrival::kLive && (slot->passed || !machine_.IsDefault())) Consider(cell, times);
   }
 }
 
 // `counted`: the trigger is to learn of it.
-Cell* CellTable::ArriveOne(WindowSlot* slot, const Ref& ref, std::string_view key, Millis timestamp, const GroupingTimes& times,
-                           bool counted) {
+Cell* CellTable::ArriveOne(WindowSlot* slot, const Ref& ref, std::string_view key, Millis timestamp,
+                           const GroupingTimes& times, bool counted) {
   Cell* cell = CellOf(slot, key);
   if (machine_.IsFinished(cell->trigger)) {
     ++dropped_closed_;
@@ -96,9 +104,12 @@ Cell* CellTable::ArriveOne(WindowSlot* slot, const Ref& ref, std::string_view ke
     machine_.OnElements(cell->trigger, ClockOf(*cell, times));
     dirty_[cell->order] = cell;
   }
-  const std::optional<Millis> hold = windowing::ElementHold(strategy_, slot->window, timestamp, times.input, times.output);
+  const std::optional<Millis> hold =
+      windowing::ElementHold(strategy_, slot->window, timestamp, times.input, times.output);
   if (hold) {
-    cell->hold = cell->hold ? windowing::CombineTimes(strategy_.output_time, slot->window, *cell->hold, *hold) : *hold;
+    cell->hold = cell->hold ? windowing::CombineTimes(strategy_.output_time, slot->window,
+                                                      *cell->hold, *hold)
+                            : *hold;
   }
   SetHold(cell, times);
   return cell;
@@ -107,7 +118,8 @@ Cell* CellTable::ArriveOne(WindowSlot* slot, const Ref& ref, std::string_view ke
 // A cell's hold: that of its elements, else what keeps the watermark until its last pane.
 void CellTable::SetHold(Cell* cell, const GroupingTimes& times) {
   std::optional<Millis> hold = cell->hold;
-  if (!hold) hold = windowing::CollectionHold(strategy_, cell->slot->window, cell->fresh == 0, times.output);
+  if (!hold)
+    hold = windowing::CollectionHold(strategy_, cell->slot->window, cell->fresh == 0, times.output);
   if (hold == cell->tracked_hold) return;
   if (cell->tracked_hold) holds_.Remove(*cell->tracked_hold);
   if (hold) holds_.Add(*hold);
@@ -125,7 +137,8 @@ void CellTable::SetTimer(Cell* cell, const GroupingTimes& times) {
 
 void CellTable::Consider(Cell* cell, const GroupingTimes& times) {
   if (cell->queued || cell->taken || cell->slot->side_needed > side_ready_) return;
-  if (!machine_.IsFinished(cell->trigger) && machine_.ShouldFire(cell->trigger, ClockOf(*cell, times))) {
+  if (!machine_.IsFinished(cell->trigger) &&
+      machine_.ShouldFire(cell->trigger, ClockOf(*cell, times))) {
     cell->queued = true;
     line_.push_back(cell);
   }
@@ -146,7 +159,8 @@ std::vector<Cell*> CellsInOrder(const WindowSlot& slot) {
   std::vector<Cell*> cells;
   cells.reserve(slot.cells.size());
   for (const auto& [key, cell] : slot.cells) cells.push_back(cell.get());
-  std::sort(cells.begin(), cells.end(), [](const Cell* a, const Cell* b) { return a->order < b->order; });
+  std::sort(cells.begin(), cells.end(),
+            [](const Cell* a, const Cell* b) { return a->order < b->order; });
   return cells;
 }
 }  // namespace
@@ -168,7 +182,8 @@ void CellTable::Advance(const GroupingTimes& times, Millis side_ready) {
 void CellTable::PassWindows(const GroupingTimes& times) {
   const Millis ended = times.input >= windowing::kMaxTimestamp ? INT64_MAX : times.input - 1;
   if (ended <= passed_upto_) return;
-  for (auto it = windows_.lower_bound({windowing::AddMillis(passed_upto_, 1), windowing::Window::Global()});
+  for (auto it = windows_.lower_bound(
+           {windowing::AddMillis(passed_upto_, 1), windowing::Window::Global()});
        it != windows_.end() && it->first.first <= ended; ++it) {
     if (it->second->passed) continue;
     if (it->second->side_needed > side_ready_) {
@@ -198,7 +213,8 @@ void CellTable::ExpireWindows(const GroupingTimes& times) {
   }
 }
 
-// The cell's lateness is over. True if it has nothing more to say; else its last pane stands in line.
+// The cell's lateness is over. True if it has nothing more to say; else its last pane stands in
+// line.
 bool CellTable::Collect(Cell* cell, const GroupingTimes& times) {
   windowing::PaneHistory history = cell->history;
   const windowing::PaneSituation situation{times.input, times.output, cell->fresh == 0, true};
@@ -237,8 +253,10 @@ std::optional<CellPane> CellTable::Cut(Cell* cell, const GroupingTimes& times) {
     machine_.OnFire(pane.fired.trigger, clock);
   }
   const bool finished = machine_.IsFinished(pane.fired.trigger);
-  const windowing::PaneSituation situation{times.input, times.output, cell->fresh == 0, expired || finished};
-  const std::optional<windowing::Pane> shown = windowing::EmitPane(strategy_, window, situation, pane.fired.history);
+  const windowing::PaneSituation situation{times.input, times.output, cell->fresh == 0,
+                                           expired || finished};
+  const std::optional<windowing::Pane> shown =
+      windowing::EmitPane(strategy_, window, situation, pane.fired.history);
   if (!shown) {
     cell->trigger = pane.fired.trigger;
     dirty_[cell->order] = cell;
@@ -272,7 +290,8 @@ void CellTable::Commit(const CellFired& fired, const GroupingTimes& times, bool 
   cell->history = fired.history;
   cell->trigger = fired.trigger;
   cell->fired_upto = fired.upto_chunk;
-  const bool keep = strategy_.accumulation == windowing::AccumulationMode::kAccumulating && !machine_.IsFinished(cell->trigger);
+  const bool keep = strategy_.accumulation == windowing::AccumulationMode::kAccumulating &&
+                    !machine_.IsFinished(cell->trigger);
   std::vector<Ref> rest, fresh;
   for (const Ref& ref : cell->refs) {
     if (ref.chunk->number > fired.upto_chunk) {

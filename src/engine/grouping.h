@@ -1,4 +1,5 @@
-// GroupByKey of one range: values wait in cells of (key, window); the trigger says when a cell's pane heads the consuming stage.
+// GroupByKey of one range: values wait in cells of (key, window); the trigger says when a cell's
+// pane heads the consuming stage.
 #pragma once
 
 #include <deque>
@@ -25,14 +26,15 @@ struct WindowSlot;
 struct Cell {
   std::string key;
   WindowSlot* slot = nullptr;
-  uint64_t order = 0;         // by creation in the range
-  std::vector<Ref> refs;      // values in order of arrival
-  size_t fresh = 0;           // of them, the last so many came after the newest pane
+  uint64_t order = 0;     // by creation in the range
+  std::vector<Ref> refs;  // values in order of arrival
+  size_t fresh = 0;       // of them, the last so many came after the newest pane
   size_t bytes = 0;
-  uint64_t fired_upto = 0;    // chunk number of the newest pane, where panes accumulate
-  std::optional<windowing::Millis> hold;          // of elements, combined
+  uint64_t fired_upto = 0;                // chunk number of the newest pane, where panes accumulate
+  std::optional<windowing::Millis> hold;  // of elements, combined
   std::optional<windowing::Millis> tracked_hold;  // what stands in the tracker
-  std::optional<windowing::Millis> timer;         // processing time at which the trigger wants to look again
+  std::optional<windowing::Millis>
+      timer;  // processing time at which the trigger wants to look again
   windowing::PaneHistory history;
   windowing::TriggerState trigger;
   bool queued = false, taken = false, has_row = false;
@@ -45,7 +47,8 @@ struct WindowSlot {
   absl::flat_hash_map<std::string_view, std::unique_ptr<Cell>> cells;
 };
 
-// A pane that was cut: what it shows and what its commit says. The cell is locked until Commit or PutBack.
+// A pane that was cut: what it shows and what its commit says. The cell is locked until Commit or
+// PutBack.
 struct CellPane {
   Cell* cell = nullptr;
   std::vector<Ref> refs;
@@ -56,25 +59,29 @@ struct CellPane {
 };
 
 struct GroupingTimes {
-  windowing::Millis input = windowing::kMinTimestamp, output = windowing::kMinTimestamp;  // watermarks of the stage
-  windowing::Millis now = 0;                                                              // processing time
+  windowing::Millis input = windowing::kMinTimestamp,
+                    output = windowing::kMinTimestamp;  // watermarks of the stage
+  windowing::Millis now = 0;                            // processing time
 };
 
-// kLoad: elements of a checkpoint, which its cells' rows know already. kReplay: of a record; nothing gets in line. kLive.
+// kLoad: elements of a checkpoint, which its cells' rows know already. kReplay: of a record;
+// nothing gets in line. kLive.
 enum class Arrival : uint8_t { kLoad, kReplay, kLive };
 
-// Single-threaded; owned by a range; chunks are the range's. Element values are not touched until a pane is encoded.
+// Single-threaded; owned by a range; chunks are the range's. Element values are not touched until a
+// pane is encoded.
 class CellTable {
  public:
   // `side_needed` tells how far the watermarks of side inputs must be for a window's panes.
-  CellTable(const windowing::Strategy& strategy, bool lock_keys, ChunkTable& chunks, storage::Store& store, std::string row_prefix,
+  CellTable(const windowing::Strategy& strategy, bool lock_keys, ChunkTable& chunks,
+            storage::Store& store, std::string row_prefix,
             std::function<windowing::Millis(const windowing::Window&)> side_needed);
   ~CellTable();
 
   // Takes up a chunk whose entries each stand for one window (bundle_commit makes them so).
   void Arrive(StoredChunk* chunk, const GroupingTimes& times, Arrival how);
-  // Watermarks or the clock moved: cells whose trigger says so get in line, those past their lateness go. `side_ready`: where the
-  // side inputs are.
+  // Watermarks or the clock moved: cells whose trigger says so get in line, those past their
+  // lateness go. `side_ready`: where the side inputs are.
   void Advance(const GroupingTimes& times, windowing::Millis side_ready);
   // Cuts the next pane; nothing if none is due.
   std::optional<CellPane> Take(const GroupingTimes& times);
@@ -103,8 +110,8 @@ class CellTable {
   WindowSlot* SlotOf(const windowing::Window& window);
   Cell* CellOf(WindowSlot* slot, std::string_view key);
   Cell* Find(const windowing::Window& window, std::string_view key);
-  Cell* ArriveOne(WindowSlot* slot, const Ref& ref, std::string_view key, windowing::Millis timestamp, const GroupingTimes& times,
-                  bool counted);
+  Cell* ArriveOne(WindowSlot* slot, const Ref& ref, std::string_view key,
+                  windowing::Millis timestamp, const GroupingTimes& times, bool counted);
   windowing::TriggerClock ClockOf(const Cell& cell, const GroupingTimes& times) const;
   void Consider(Cell* cell, const GroupingTimes& times);
   void SetTimer(Cell* cell, const GroupingTimes& times);
@@ -128,7 +135,8 @@ class CellTable {
 
   std::map<SlotKey, std::unique_ptr<WindowSlot>> windows_;
   std::deque<Cell*> line_;
-  absl::flat_hash_map<std::string, std::deque<Cell*>> locked_;  // keys in bundles, and the cells that wait for them
+  absl::flat_hash_map<std::string, std::deque<Cell*>>
+      locked_;  // keys in bundles, and the cells that wait for them
   MinTracker holds_;
   std::set<std::tuple<windowing::Millis, uint64_t, Cell*>> timers_;
   std::map<uint64_t, Cell*> dirty_;  // by order

@@ -1,5 +1,5 @@
-// Hashes that are the same on every machine and in every version: they decide which range a key belongs to and name ids on disk.
-// Never change them.
+// Hashes that are the same on every machine and in every version: they decide which range a key
+// belongs to and name ids on disk. Never change them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ inline uint64_t Load(const char* p, size_t n) {
 
 // Two lanes with different odd constants; 16 bytes a round.
 inline uint64_t StableHash(std::string_view bytes, uint64_t seed = 0) {
-  constexpr uint64_t kA = 0x9fb21c651e98df25ULL, kB = 0xd6e8feb86659fd93ULL, kC = 0xa0761d6478bd642fULL;
+  constexpr uint64_t kA = 0x9fb21c651e98df25ULL, kB = 0xd6e8feb86659fd93ULL,
+                     kC = 0xa0761d6478bd642fULL;
   uint64_t h = (seed ^ kA) + bytes.size() * kB;
   const char* p = bytes.data();
   size_t left = bytes.size();

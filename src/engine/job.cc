@@ -1,10 +1,10 @@
 // The life of a job: recovery, the end, and what others ask of it.
 #include "engine/job.h"
 
+#include <fmt/format.h>
+
 #include <future>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "engine/job_core.h"
 #include "engine/rows.h"
@@ -17,32 +17,43 @@ namespace {
 std::string JobRow(JobUid uid) { return RangePrefix(uid.value, kJobStage, 0, RowKind::kMeta); }
 
 Status CheckPlan(const Plan& plan) {
-  if (plan.stages.size() >= kJobStage) return ResourceExhausted(fmt::format("the pipeline has {} stages; at most 65534 are possible", plan.stages.size()));
+  if (plan.stages.size() >= kJobStage)
+    return ResourceExhausted(
+        fmt::format("the pipeline has {} stages; at most 65534 are possible", plan.stages.size()));
   for (const StageSpec& stage : plan.stages) {
     for (const auto* list : {&stage.inputs, &stage.outputs}) {
       for (CollectionId collection : *list) {
-        if (collection.value >= plan.collections.size()) return Internal(fmt::format("stage {} names collection {} of {}", stage.name, collection.value, plan.collections.size()));
+        if (collection.value >= plan.collections.size())
+          return Internal(fmt::format("stage {} names collection {} of {}", stage.name,
+                                      collection.value, plan.collections.size()));
       }
     }
-    const std::string why = stage.input == InputKind::kGrouped ? windowing::WhyUnsupported(stage.strategy) : std::string();
+    const std::string why = stage.input == InputKind::kGrouped
+                                ? windowing::WhyUnsupported(stage.strategy)
+                                : std::string();
     if (!why.empty()) return Unimplemented(fmt::format("{}: {}", stage.name, why));
     if (stage.input == InputKind::kGrouped && stage.strategy.merging) {
-      return Unimplemented(fmt::format("{}: this server cannot group in merging windows (sessions)", stage.name));
+      return Unimplemented(
+          fmt::format("{}: this server cannot group in merging windows (sessions)", stage.name));
     }
   }
   return OkStatus();
 }
 }  // namespace
 
-StatusOr<std::shared_ptr<Job>> Job::Make(JobUid uid, std::string name, std::shared_ptr<const Plan> plan, JobOptions options,
+StatusOr<std::shared_ptr<Job>> Job::Make(JobUid uid, std::string name,
+                                         std::shared_ptr<const Plan> plan, JobOptions options,
                                          JobEnvironment environment) {
   MR_RETURN_IF_ERROR(CheckPlan(*plan));
   for (const StageSpec& stage : plan->stages) {
     if (stage.work == Work::kBundle && !environment.runners.contains(stage.environment)) {
-      return Internal(fmt::format("stage {} runs in environment \"{}\", for which there is no runner", stage.name, stage.environment));
+      return Internal(
+          fmt::format("stage {} runs in environment \"{}\", for which there is no runner",
+                      stage.name, stage.environment));
     }
   }
-  auto job = std::make_shared<JobCore>(uid, std::move(name), std::move(plan), std::move(options), std::move(environment));
+  auto job = std::make_shared<JobCore>(uid, std::move(name), std::move(plan), std::move(options),
+                                       std::move(environment));
   job->Wire();
   return std::shared_ptr<Job>(std::move(job));
 }
@@ -61,7 +72,8 @@ Status Job::Purge(storage::Storage& storage, JobUid uid) {
 // ---- Recovery.
 
 Status JobCore::LoadView() {
-  MR_ASSIGN_OR_RETURN(std::optional<std::string> row, environment_.storage->store->Get(Table::kPending, JobRow(uid_)));
+  MR_ASSIGN_OR_RETURN(std::optional<std::string> row,
+                      environment_.storage->store->Get(Table::kPending, JobRow(uid_)));
   if (row) {
     storage::ByteReader in(*row);
     epoch_ = in.Varint();
@@ -91,7 +103,8 @@ Status JobCore::Replay(const storage::Record& record) {
   if (stage >= stages_.size() || range >= stages_[stage]->ranges.size()) {
     return DataLoss("engine: a record names a range that the job's plan does not have");
   }
-  return commit_->Replay(*stages_[stage], *stages_[stage]->ranges[range], record.seq, record.payload);
+  return commit_->Replay(*stages_[stage], *stages_[stage]->ranges[range], record.seq,
+                         record.payload);
 }
 
 void JobCore::WriteCheckpoint(Callback<void(storage::WriteBatch)> done) {
@@ -118,11 +131,13 @@ void JobCore::AppendRows(storage::WriteBatch& batch) {
 
 // ---- The end.
 
-// Nothing more is appended; the end is told when what was appended is durable, since it says that results stand.
+// Nothing more is appended; the end is told when what was appended is durable, since it says that
+// results stand.
 void JobCore::End(Status status) {
   if (phase_ != Phase::kRunning && phase_ != Phase::kStarting && phase_ != Phase::kNew) return;
   phase_ = Phase::kEnding;
-  if (!status.ok() && status.code() != StatusCode::kCancelled) messages_.Tell(Importance::kError, std::string(MessageOf(status)));
+  if (!status.ok() && status.code() != StatusCode::kCancelled)
+    messages_.Tell(Importance::kError, std::string(MessageOf(status)));
   if (!status.ok()) ReleaseSources();
   commit_->Barrier([this, status = std::move(status)] {
     phase_ = Phase::kEnded;
@@ -144,7 +159,8 @@ void JobCore::ReleaseSources() {
     for (auto& bundle : abandoned) {
       if (bundle->stage != loop->stage()) continue;
       for (Item& item : bundle->items) {
-        if (auto* pending = std::get_if<std::unique_ptr<SourcePending>>(&item.work)) give_back(**pending);
+        if (auto* pending = std::get_if<std::unique_ptr<SourcePending>>(&item.work))
+          give_back(**pending);
       }
     }
     if (!handles.empty()) loop->Release(std::move(handles));

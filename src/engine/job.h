@@ -1,4 +1,5 @@
-// One running job: the engine's surface. jobs/ makes one from a plan, feeds it its records at recovery, starts it and listens.
+// One running job: the engine's surface. jobs/ makes one from a plan, feeds it its records at
+// recovery, starts it and listens.
 #pragma once
 
 #include <functional>
@@ -26,10 +27,10 @@ struct JobOptions {
   int ranges_per_stage = 4;
   size_t bundle_elements_max = 5000;
   size_t bundle_bytes_max = 8 << 20;
-  int bounded_attempts = 4;               // option bundle_retries
+  int bounded_attempts = 4;  // option bundle_retries
   Duration dedup_window = std::chrono::minutes(10);
   Duration park_min = std::chrono::seconds(1), park_max = std::chrono::seconds(60);
-  Faults faults;                          // tests only
+  Faults faults;  // tests only
 };
 
 enum class Importance : uint8_t { kDebug, kDetailed, kBasic, kWarning, kError };
@@ -38,7 +39,8 @@ enum class Importance : uint8_t { kDebug, kDetailed, kBasic, kWarning, kError };
 class JobListener {
  public:
   virtual ~JobListener() = default;
-  // The end: OK (all watermarks at the maximum; drained when drain was asked for), CANCELLED, or the failure.
+  // The end: OK (all watermarks at the maximum; drained when drain was asked for), CANCELLED, or
+  // the failure.
   virtual void OnFinished(Status status) = 0;
   virtual void OnMessage(Importance importance, std::string text) = 0;
 };
@@ -65,8 +67,10 @@ struct StageProgress {
 
 class Job {
  public:
-  // `fresh`: no state of this uid exists. Otherwise LoadView reads the store and Replay takes its records before Start.
-  static StatusOr<std::shared_ptr<Job>> Make(JobUid uid, std::string name, std::shared_ptr<const Plan> plan, JobOptions options,
+  // `fresh`: no state of this uid exists. Otherwise LoadView reads the store and Replay takes its
+  // records before Start.
+  static StatusOr<std::shared_ptr<Job>> Make(JobUid uid, std::string name,
+                                             std::shared_ptr<const Plan> plan, JobOptions options,
                                              JobEnvironment environment);
   virtual ~Job() = default;
   // Recovery, single-threaded, before Start.
@@ -77,11 +81,14 @@ class Job {
   // Any thread. Cancel stops bundles, releases sources' elements, then OnFinished(CANCELLED).
   virtual void Cancel() = 0;
   virtual void Drain() = 0;
-  // Stops without an end: the process goes down, the job goes on after the restart. Returns when nothing calls out any more.
+  // Stops without an end: the process goes down, the job goes on after the restart. Returns when
+  // nothing calls out any more.
   virtual void Suspend() = 0;
 
-  // Merged over committed bundles; element counts per collection included (beam:metric:element_count:v1, label PCOLLECTION).
-  virtual void Metrics(Callback<void(std::vector<Metric> attempted, std::vector<Metric> committed)> done) = 0;
+  // Merged over committed bundles; element counts per collection included
+  // (beam:metric:element_count:v1, label PCOLLECTION).
+  virtual void Metrics(
+      Callback<void(std::vector<Metric> attempted, std::vector<Metric> committed)> done) = 0;
   virtual void Progress(Callback<void(std::vector<StageProgress>)> done) = 0;
 
   // Removes all durable state of a job that has ended.

@@ -1,10 +1,10 @@
 #include "engine/job_core.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <future>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/log.h"
 #include "engine/rows.h"
@@ -17,9 +17,15 @@ constexpr size_t kPendingBytesMax = 128 << 20;
 
 }  // namespace
 
-JobCore::JobCore(JobUid uid, std::string name, std::shared_ptr<const Plan> plan, JobOptions options, JobEnvironment environment)
-    : uid_(uid), name_(std::move(name)), plan_(std::move(plan)), options_(std::move(options)), environment_(std::move(environment)),
-      executor_(std::make_shared<SerialExecutor>(*environment_.pool)), keeper_(*plan_),
+JobCore::JobCore(JobUid uid, std::string name, std::shared_ptr<const Plan> plan, JobOptions options,
+                 JobEnvironment environment)
+    : uid_(uid),
+      name_(std::move(name)),
+      plan_(std::move(plan)),
+      options_(std::move(options)),
+      environment_(std::move(environment)),
+      executor_(std::make_shared<SerialExecutor>(*environment_.pool)),
+      keeper_(*plan_),
       messages_(*environment_.listener, *environment_.clock) {
   RetryRules rules;
   rules.bounded = !plan_->unbounded;
@@ -31,10 +37,13 @@ JobCore::JobCore(JobUid uid, std::string name, std::shared_ptr<const Plan> plan,
     stage->id = {s};
     stage->spec = &plan_->stages[s];
     stage->retry.SetRules(rules);
-    const int ranges = stage->spec->input == InputKind::kImpulse ? 1 : std::clamp(options_.ranges_per_stage, 1, 256);
+    const int ranges = stage->spec->input == InputKind::kImpulse
+                           ? 1
+                           : std::clamp(options_.ranges_per_stage, 1, 256);
     for (int r = 0; r < ranges; ++r) {
-      stage->ranges.push_back(std::make_unique<RangeShard>(uid_.value, stage->id, *stage->spec, *plan_, static_cast<uint16_t>(r),
-                                                           *environment_.storage->store, options_.dedup_window));
+      stage->ranges.push_back(std::make_unique<RangeShard>(
+          uid_.value, stage->id, *stage->spec, *plan_, static_cast<uint16_t>(r),
+          *environment_.storage->store, options_.dedup_window));
     }
     stages_.push_back(std::move(stage));
   }
@@ -54,10 +63,13 @@ Task JobCore::OnExecutor(Task task) {
 
 template <typename T>
 Callback<void(T)> JobCore::Here(Callback<void(T)> callback) {
-  return [executor = executor_, weak = weak_from_this(), callback = std::move(callback)](T value) mutable {
-    executor->Post([weak = std::move(weak), callback = std::move(callback), value = std::move(value)]() mutable {
+  return [executor = executor_, weak = weak_from_this(),
+          callback = std::move(callback)](T value) mutable {
+    executor->Post([weak = std::move(weak), callback = std::move(callback),
+                    value = std::move(value)]() mutable {
       auto self = weak.lock();
-      if (self && (self->phase_ == Phase::kRunning || self->phase_ == Phase::kEnding)) callback(std::move(value));
+      if (self && (self->phase_ == Phase::kRunning || self->phase_ == Phase::kEnding))
+        callback(std::move(value));
     });
   };
 }
@@ -72,7 +84,9 @@ void JobCore::Wire() {
   parts.store = environment_.storage->store.get();
   parts.clock = environment_.clock;
   parts.faults = options_.faults;
-  parts.before_append = [this] { environment_.storage->checkpointer->MarkDirty(shared_from_this()); };
+  parts.before_append = [this] {
+    environment_.storage->checkpointer->MarkDirty(shared_from_this());
+  };
   parts.on_executor = [this](Task task) { return OnExecutor(std::move(task)); };
   parts.became_durable = [this] { Wake(); };
   commit_ = std::make_unique<BundleCommit>(std::move(parts));
@@ -98,7 +112,8 @@ void JobCore::MakeDispatcher() {
       Wake();
     });
   };
-  parts.ack = [this](StageState& stage, RangeShard& range, uint64_t run, std::vector<uint64_t> handles, size_t elements) {
+  parts.ack = [this](StageState& stage, RangeShard& range, uint64_t run,
+                     std::vector<uint64_t> handles, size_t elements) {
     for (auto& loop : source_loops_) {
       if (loop->stage() == stage.id) loop->Ack(range, run, std::move(handles), elements);
     }
@@ -125,7 +140,8 @@ void JobCore::AppendStart(Task on_durable) {
   environment_.storage->checkpointer->MarkDirty(shared_from_this());
   StartRecord record{++epoch_};
   std::vector<storage::Record> records;
-  records.push_back({RangeShardId(uid_.value, kJobStage, 0), ++job_seq_, SharedBytes(record.Serialize()), std::nullopt});
+  records.push_back({RangeShardId(uid_.value, kJobStage, 0), ++job_seq_,
+                     SharedBytes(record.Serialize()), std::nullopt});
   environment_.storage->log->Append(std::move(records), OnExecutor(std::move(on_durable)));
 }
 
@@ -163,9 +179,11 @@ Status JobCore::OpenSources() {
     if (stage->spec->input != InputKind::kSource) continue;
     auto factory = environment_.sources.find(stage->spec->native_kind);
     if (factory == environment_.sources.end()) {
-      return Unimplemented(fmt::format("{}: no source of kind \"{}\"", stage->spec->name, stage->spec->native_kind));
+      return Unimplemented(
+          fmt::format("{}: no source of kind \"{}\"", stage->spec->name, stage->spec->native_kind));
     }
-    MR_ASSIGN_OR_RETURN(std::unique_ptr<Source> source, factory->second(stage->spec->native_spec, name_, Reporter()));
+    MR_ASSIGN_OR_RETURN(std::unique_ptr<Source> source,
+                        factory->second(stage->spec->native_spec, name_, Reporter()));
     SourceLoop::Parts parts;
     parts.stage = stage.get();
     parts.source = source.get();
@@ -174,8 +192,12 @@ Status JobCore::OpenSources() {
     parts.messages = &messages_;
     parts.clock = environment_.clock;
     parts.options = options_;
-    parts.on_batch = [this](Callback<void(SourceBatch)> callback) { return Here<SourceBatch>(std::move(callback)); };
-    parts.on_status = [this](Callback<void(Status)> callback) { return Here<Status>(std::move(callback)); };
+    parts.on_batch = [this](Callback<void(SourceBatch)> callback) {
+      return Here<SourceBatch>(std::move(callback));
+    };
+    parts.on_status = [this](Callback<void(Status)> callback) {
+      return Here<Status>(std::move(callback));
+    };
     parts.on_watermark = [this](Callback<void(StatusOr<windowing::Millis>)> callback) {
       return Here<StatusOr<windowing::Millis>>(std::move(callback));
     };
@@ -191,9 +213,11 @@ Status JobCore::OpenSinks() {
     if (stage->spec->work != Work::kSink) continue;
     auto factory = environment_.sinks.find(stage->spec->native_kind);
     if (factory == environment_.sinks.end()) {
-      return Unimplemented(fmt::format("{}: no sink of kind \"{}\"", stage->spec->name, stage->spec->native_kind));
+      return Unimplemented(
+          fmt::format("{}: no sink of kind \"{}\"", stage->spec->name, stage->spec->native_kind));
     }
-    MR_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink, factory->second(stage->spec->native_spec, name_, Reporter()));
+    MR_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink,
+                        factory->second(stage->spec->native_spec, name_, Reporter()));
     for (auto& range : stage->ranges) {
       SinkLoop::Parts parts;
       parts.stage = stage.get();
@@ -205,7 +229,9 @@ Status JobCore::OpenSinks() {
       parts.clock = environment_.clock;
       parts.producer = fmt::format("{}/{}/{}", uid_.value, stage->id.value, range->index());
       parts.options = options_;
-      parts.on_executor = [this](Callback<void(Status)> callback) { return Here<Status>(std::move(callback)); };
+      parts.on_executor = [this](Callback<void(Status)> callback) {
+        return Here<Status>(std::move(callback));
+      };
       parts.changed = [this] { Wake(); };
       sink_loops_.push_back(std::make_unique<SinkLoop>(std::move(parts)));
     }
@@ -217,7 +243,8 @@ Status JobCore::OpenSinks() {
 std::function<void(Status)> JobCore::Reporter() {
   return [executor = executor_, weak = weak_from_this()](Status status) {
     executor->Post([weak, status = std::move(status)] {
-      if (auto self = weak.lock()) self->messages_.Tell(Importance::kWarning, std::string(MessageOf(status)));
+      if (auto self = weak.lock())
+        self->messages_.Tell(Importance::kWarning, std::string(MessageOf(status)));
     });
   };
 }
@@ -239,7 +266,8 @@ void JobCore::Wake() {
   })();
 }
 
-// Everything that can happen now: watermarks, bundles, writes, pulls; then the time of the next turn.
+// Everything that can happen now: watermarks, bundles, writes, pulls; then the time of the next
+// turn.
 void JobCore::Turn() {
   if (phase_ != Phase::kRunning) return;
   AdvanceWatermarks();
@@ -303,7 +331,8 @@ std::optional<SteadyTime> JobCore::NextTime() const {
   for (const auto& stage : stages_) {
     for (const auto& range : stage->ranges) {
       const std::optional<windowing::Millis> time = range->NextProcessingTime();
-      if (time && *time < windowing::kGlobalWindowMax) lower(now + Duration(std::max<int64_t>(0, *time * 1000 - wall)));
+      if (time && *time < windowing::kGlobalWindowMax)
+        lower(now + Duration(std::max<int64_t>(0, *time * 1000 - wall)));
     }
   }
   return next;
@@ -312,18 +341,20 @@ std::optional<SteadyTime> JobCore::NextTime() const {
 void JobCore::SetTimer() {
   const std::optional<SteadyTime> next = NextTime();
   if (!next) return;
-  const SteadyTime at = std::max(*next, environment_.clock->SteadyNow() + std::chrono::milliseconds(1));
+  const SteadyTime at =
+      std::max(*next, environment_.clock->SteadyNow() + std::chrono::milliseconds(1));
   if (timer_ != 0) {
     if (at >= timer_at_) return;
     environment_.timers->Cancel(timer_);
   }
   timer_at_ = at;
-  timer_ = environment_.timers->At(at, *executor_, [this, executor = executor_, weak = weak_from_this()] {
-    auto self = weak.lock();
-    if (!self) return;
-    timer_ = 0;
-    Turn();
-  });
+  timer_ = environment_.timers->At(at, *executor_,
+                                   [this, executor = executor_, weak = weak_from_this()] {
+                                     auto self = weak.lock();
+                                     if (!self) return;
+                                     timer_ = 0;
+                                     Turn();
+                                   });
 }
 
 }  // namespace millrace::engine

@@ -21,10 +21,14 @@
 
 namespace millrace::engine {
 
-// Everything runs on one serial executor; what others call or answer is posted there. Owned by jobs/.
-class JobCore : public Job, public storage::Checkpointed, public std::enable_shared_from_this<JobCore> {
+// Everything runs on one serial executor; what others call or answer is posted there. Owned by
+// jobs/.
+class JobCore : public Job,
+                public storage::Checkpointed,
+                public std::enable_shared_from_this<JobCore> {
  public:
-  JobCore(JobUid uid, std::string name, std::shared_ptr<const Plan> plan, JobOptions options, JobEnvironment environment);
+  JobCore(JobUid uid, std::string name, std::shared_ptr<const Plan> plan, JobOptions options,
+          JobEnvironment environment);
   ~JobCore() override;
   // After construction, when shared_from_this works.
   void Wire();

@@ -10,16 +10,16 @@ namespace {
 
 using testing::CountingPlan;
 using testing::DecodeElements;
+using ::testing::ElementsAre;
 using testing::EngineWorld;
 using testing::FakeCoder;
 using testing::FakeCollection;
 using testing::FakeElement;
 using testing::FakeRunner;
 using testing::FakeStage;
+using ::testing::HasSubstr;
 using testing::MakeChunk;
 using testing::SetCountingFunctions;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 // Impulse → make n elements → upper stage → sink.
@@ -45,7 +45,8 @@ void SetBoundedFunctions(FakeRunner& runner, int elements) {
     return result;
   });
   runner.Set({1}, [](const BundleRequest& request) {
-    std::vector<FakeElement> out = DecodeElements(request.data, FakeCoder::kBytes, windowing::WindowKind::kGlobal);
+    std::vector<FakeElement> out =
+        DecodeElements(request.data, FakeCoder::kBytes, windowing::WindowKind::kGlobal);
     for (FakeElement& element : out) element.value += "!";
     BundleResult result;
     result.outputs.push_back(MakeChunk({1}, out, false));
@@ -65,7 +66,8 @@ int64_t CountOf(EngineWorld& world, const std::string& collection) {
     for (const Metric& metric : committed) {
       auto label = metric.labels.find("PCOLLECTION");
       std::string_view payload = metric.payload;
-      if (label != metric.labels.end() && label->second == collection) windowing::ParseVarint(payload, &count);
+      if (label != metric.labels.end() && label->second == collection)
+        windowing::ParseVarint(payload, &count);
     }
   });
   world.executor->RunAll();
@@ -199,14 +201,17 @@ TEST(JobTest, CountsInFixedWindows) {
   EngineWorld world(CountingPlan(1000));
   world.setup = [](FakeRunner& runner) { SetCountingFunctions(runner, 1000); };
   world.Start();
-  for (int i = 0; i < 10; ++i) world.topic.Publish("id" + std::to_string(i), i % 2 == 0 ? "a" : "b", i * 300);
+  for (int i = 0; i < 10; ++i)
+    world.topic.Publish("id" + std::to_string(i), i % 2 == 0 ? "a" : "b", i * 300);
   world.topic.watermark_limit = 2000;
   world.RunFor(std::chrono::seconds(1));
-  EXPECT_THAT(world.output.values(), UnorderedElementsAre("a@0=2", "b@0=2", "a@1000=2", "b@1000=1"));
+  EXPECT_THAT(world.output.values(),
+              UnorderedElementsAre("a@0=2", "b@0=2", "a@1000=2", "b@1000=1"));
   EXPECT_EQ(world.topic.unacked(), 0u);
   world.job->Drain();
   world.RunFor(std::chrono::seconds(1));
-  EXPECT_THAT(world.output.values(), UnorderedElementsAre("a@0=2", "b@0=2", "a@1000=2", "b@1000=1", "a@2000=1", "b@2000=2"));
+  EXPECT_THAT(world.output.values(), UnorderedElementsAre("a@0=2", "b@0=2", "a@1000=2", "b@1000=1",
+                                                          "a@2000=1", "b@2000=2"));
   ASSERT_TRUE(world.listener->finished.has_value());
   EXPECT_TRUE(world.listener->finished->ok());
 }

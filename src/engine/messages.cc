@@ -21,7 +21,10 @@ void Messages::Tell(Importance importance, std::string text) {
   }
   const uint64_t left_out = told.left_out;
   told = {now + std::chrono::minutes(1), 0};
-  listener_.OnMessage(importance, left_out == 0 ? text : fmt::format("{} ({} more of this in the minutes before)", text, left_out));
+  listener_.OnMessage(
+      importance, left_out == 0
+                      ? text
+                      : fmt::format("{} ({} more of this in the minutes before)", text, left_out));
 }
 
 }  // namespace millrace::engine

@@ -9,8 +9,8 @@
 
 namespace millrace::engine {
 
-// One message per distinct text and minute; the next one of the same text says how many were left out. Texts are cut at 8 KiB.
-// Single-threaded; owned by a job.
+// One message per distinct text and minute; the next one of the same text says how many were left
+// out. Texts are cut at 8 KiB. Single-threaded; owned by a job.
 class Messages {
  public:
   Messages(JobListener& listener, const Clock& clock) : listener_(listener), clock_(clock) {}

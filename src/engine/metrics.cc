@@ -18,7 +18,9 @@ bool ParseDouble(std::string_view& in, double* out) {
   *out = std::bit_cast<double>(bits);
   return true;
 }
-void AppendDouble(std::string& out, double value) { windowing::AppendBigEndian64(out, std::bit_cast<uint64_t>(value)); }
+void AppendDouble(std::string& out, double value) {
+  windowing::AppendBigEndian64(out, std::bit_cast<uint64_t>(value));
+}
 
 bool Parse(std::string_view& in, int64_t* out) { return ParseVarint(in, out); }
 bool Parse(std::string_view& in, double* out) { return ParseDouble(in, out); }
@@ -103,7 +105,8 @@ bool MergePayload(const std::string& type, std::string& into, std::string_view f
   if (type == "beam:metrics:sum_double:v1") return MergeSum<double>(into, from);
   if (type == "beam:metrics:distribution_int64:v1") return MergeDistribution<int64_t>(into, from);
   if (type == "beam:metrics:distribution_double:v1") return MergeDistribution<double>(into, from);
-  if (type == "beam:metrics:latest_int64:v1" || type == "beam:metrics:latest_double:v1") return MergeLatest(into, from);
+  if (type == "beam:metrics:latest_int64:v1" || type == "beam:metrics:latest_double:v1")
+    return MergeLatest(into, from);
   if (type == "beam:metrics:set_string:v1") return MergeSet(into, from);
   return false;
 }
@@ -118,7 +121,8 @@ void MetricTable::Merge(const Metric& metric) {
 }
 
 void MetricTable::Count(const std::string& collection, int64_t elements) {
-  Metric metric{std::string(kElementCountUrn), std::string(kSumInt64Type), {}, {{"PCOLLECTION", collection}}};
+  Metric metric{
+      std::string(kElementCountUrn), std::string(kSumInt64Type), {}, {{"PCOLLECTION", collection}}};
   AppendVarint(metric.payload, elements);
   Merge(metric);
 }

@@ -15,8 +15,9 @@ namespace millrace::engine {
 inline constexpr std::string_view kElementCountUrn = "beam:metric:element_count:v1";
 inline constexpr std::string_view kSumInt64Type = "beam:metrics:sum_int64:v1";
 
-// One value a (urn, labels), merged by type: sums add, distributions add and take minima and maxima, latest goes by time, sets
-// unite; of a type it cannot merge (a trie, a histogram) the newest value stands. Single-threaded.
+// One value a (urn, labels), merged by type: sums add, distributions add and take minima and
+// maxima, latest goes by time, sets unite; of a type it cannot merge (a trie, a histogram) the
+// newest value stands. Single-threaded.
 class MetricTable {
  public:
   void Merge(const Metric& metric);
@@ -32,7 +33,8 @@ class MetricTable {
   std::map<Key, Metric> metrics_;
 };
 
-// True if a restarted job must remember it: users' own metrics, and counts the engine cannot make itself.
+// True if a restarted job must remember it: users' own metrics, and counts the engine cannot make
+// itself.
 bool IsDurable(const Metric& metric);
 
 }  // namespace millrace::engine

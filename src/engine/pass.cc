@@ -4,7 +4,8 @@ namespace millrace::engine {
 namespace {
 
 // One element written by the engine itself: its bytes are behind `begin` in `out`.
-void AddWritten(PackedChunk& chunk, const std::string& out, size_t begin, size_t header, size_t key, windowing::Millis timestamp) {
+void AddWritten(PackedChunk& chunk, const std::string& out, size_t begin, size_t header, size_t key,
+                windowing::Millis timestamp) {
   Border border;
   border.begin = static_cast<uint32_t>(begin);
   border.header = static_cast<uint32_t>(header);
@@ -32,7 +33,8 @@ Status CopyItems(const std::vector<Item>& items, std::string& out, PackedChunk& 
     ChunkTable& chunks = item.range->chunks();
     const size_t begin = out.size();
     if (const auto* run = std::get_if<Run>(&item.work)) {
-      for (uint32_t i = 0; i < run->count; ++i) MR_RETURN_IF_ERROR(copy(chunks, {run->chunk, run->first + i}));
+      for (uint32_t i = 0; i < run->count; ++i)
+        MR_RETURN_IF_ERROR(copy(chunks, {run->chunk, run->first + i}));
     } else if (const auto* batch = std::get_if<KeyBatch>(&item.work)) {
       for (const Ref& ref : batch->refs) MR_RETURN_IF_ERROR(copy(chunks, ref));
     } else if (const auto* pane = std::get_if<CellPane>(&item.work)) {
@@ -41,10 +43,12 @@ Status CopyItems(const std::vector<Item>& items, std::string& out, PackedChunk& 
       out.resize(begin);
       MR_RETURN_IF_ERROR(EncodePane(*pane, chunks, out));
       AddWritten(chunk, out, begin, header, pane->fired.key.size(), pane->timestamp);
-      if (pane->window.kind == windowing::WindowKind::kCustom) chunk.AddCustom({{pane->window}, pane->pane});
+      if (pane->window.kind == windowing::WindowKind::kCustom)
+        chunk.AddCustom({{pane->window}, pane->pane});
     } else if (const auto* source = std::get_if<std::unique_ptr<SourcePending>>(&item.work)) {
       const SourceElement& element = (*source)->element;
-      windowing::AppendHeader(out, element.timestamp, windowing::Window::Global(), windowing::Pane::NoFiring());
+      windowing::AppendHeader(out, element.timestamp, windowing::Window::Global(),
+                              windowing::Pane::NoFiring());
       const size_t header = out.size() - begin;
       out.append(element.value.view());
       AddWritten(chunk, out, begin, header, 0, element.timestamp);
@@ -55,7 +59,8 @@ Status CopyItems(const std::vector<Item>& items, std::string& out, PackedChunk& 
 
 }  // namespace
 
-StatusOr<std::vector<PackedChunk>> PassThrough(const std::vector<Item>& items, const StageSpec& spec, const Plan& plan) {
+StatusOr<std::vector<PackedChunk>> PassThrough(const std::vector<Item>& items,
+                                               const StageSpec& spec, const Plan& plan) {
   std::vector<PackedChunk> outputs;
   if (spec.outputs.empty()) return outputs;
   const windowing::WindowKind kind = plan.collections[spec.outputs.front().value].window_kind;

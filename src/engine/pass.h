@@ -8,7 +8,9 @@
 
 namespace millrace::engine {
 
-// What a bundle of these items gives: one chunk an output collection (none if there are no elements).
-StatusOr<std::vector<PackedChunk>> PassThrough(const std::vector<Item>& items, const StageSpec& spec, const Plan& plan);
+// What a bundle of these items gives: one chunk an output collection (none if there are no
+// elements).
+StatusOr<std::vector<PackedChunk>> PassThrough(const std::vector<Item>& items,
+                                               const StageSpec& spec, const Plan& plan);
 
 }  // namespace millrace::engine

@@ -113,7 +113,8 @@ void KeyQueue::Release(KeyEntry* entry) {
     Enqueue(entry);
   } else {
     auto it = keys_.find(entry->key);
-    const std::unique_ptr<KeyEntry> last = std::move(it->second);  // the map's key is a view of its key
+    const std::unique_ptr<KeyEntry> last =
+        std::move(it->second);  // the map's key is a view of its key
     keys_.erase(it);
   }
 }

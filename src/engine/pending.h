@@ -1,4 +1,5 @@
-// What waits in a range of a stage whose input is elements as they come, and how bundles are cut from it.
+// What waits in a range of a stage whose input is elements as they come, and how bundles are cut
+// from it.
 #pragma once
 
 #include <deque>
@@ -34,12 +35,18 @@ class FifoQueue {
   // The living elements of the chunk.
   void Push(StoredChunk* chunk);
   // Ahead of everything.
-  void PutBack(Run run) { runs_.push_front(run); waiting_ += run.count; }
+  void PutBack(Run run) {
+    runs_.push_front(run);
+    waiting_ += run.count;
+  }
   // Cuts runs until the budget is spent. Needs sizes, hence bodies.
   std::vector<Run> Take(ChunkTable& chunks, Budget& budget);
   // The first chunk whole, if nothing of it was taken; for sinks.
   StoredChunk* Front() const { return runs_.empty() ? nullptr : runs_.front().chunk; }
-  void PopFront() { waiting_ -= runs_.front().count; runs_.pop_front(); }
+  void PopFront() {
+    waiting_ -= runs_.front().count;
+    runs_.pop_front();
+  }
   size_t waiting() const { return waiting_; }
 
  private:
@@ -56,11 +63,13 @@ struct KeyEntry {
   bool timers = false;  // has due timers: they go first
 };
 
-// Elements of one key keep their order and are in one bundle at a time; keys take turns. Single-threaded; owned by a range.
+// Elements of one key keep their order and are in one bundle at a time; keys take turns.
+// Single-threaded; owned by a range.
 class KeyQueue {
  public:
   void Push(ChunkTable& chunks, StoredChunk* chunk);
-  // The next key in line that is not busy, now busy; null if there is none. The caller takes its timers or elements.
+  // The next key in line that is not busy, now busy; null if there is none. The caller takes its
+  // timers or elements.
   KeyEntry* Next();
   // Some of the key's first elements, until the budget is spent.
   std::vector<Ref> TakeElements(ChunkTable& chunks, KeyEntry* entry, Budget& budget);
@@ -76,7 +85,8 @@ class KeyQueue {
   KeyEntry* EntryOf(std::string_view key);
   void Enqueue(KeyEntry* entry);
 
-  absl::flat_hash_map<std::string_view, std::unique_ptr<KeyEntry>> keys_;  // views of the entries' own keys
+  absl::flat_hash_map<std::string_view, std::unique_ptr<KeyEntry>>
+      keys_;  // views of the entries' own keys
   std::deque<KeyEntry*> line_;
   size_t waiting_ = 0;  // elements not taken
 };

@@ -27,7 +27,9 @@ ProgressKeeper::ProgressKeeper(const Plan& plan) : stages_(plan.stages.size()) {
   }
 }
 
-void ProgressKeeper::AdvanceSource(StageId stage, Millis watermark) { windowing::Advance(stages_[stage.value].own, watermark); }
+void ProgressKeeper::AdvanceSource(StageId stage, Millis watermark) {
+  windowing::Advance(stages_[stage.value].own, watermark);
+}
 
 void ProgressKeeper::SetFloor(StageId stage, Millis input, Millis output) {
   windowing::Advance(stages_[stage.value].input, input);
@@ -39,12 +41,15 @@ bool ProgressKeeper::Recompute() {
   for (Stage& stage : stages_) {
     Millis upstream = stage.heads ? stage.own : kMaxTimestamp;
     if (!stage.heads) {
-      for (uint32_t producer : stage.producers) upstream = std::min(upstream, stages_[producer].output);
+      for (uint32_t producer : stage.producers)
+        upstream = std::min(upstream, stages_[producer].output);
     }
     std::optional<Millis> pending = stage.bounds.pending;
-    if (pending) pending = std::min(*pending, kMaxTimestamp - 1);  // something waits: not at the end of time
+    if (pending)
+      pending = std::min(*pending, kMaxTimestamp - 1);  // something waits: not at the end of time
     moved |= windowing::Advance(stage.input, windowing::InputWatermark(upstream, pending));
-    moved |= windowing::Advance(stage.output, windowing::OutputWatermark(stage.input, stage.bounds.hold));
+    moved |= windowing::Advance(stage.output,
+                                windowing::OutputWatermark(stage.input, stage.bounds.hold));
   }
   return moved;
 }
@@ -59,7 +64,8 @@ Millis ProgressKeeper::SideReady(StageId id) const {
 }
 
 bool ProgressKeeper::AllAtMax() const {
-  return std::all_of(stages_.begin(), stages_.end(), [](const Stage& stage) { return stage.output >= kMaxTimestamp; });
+  return std::all_of(stages_.begin(), stages_.end(),
+                     [](const Stage& stage) { return stage.output >= kMaxTimestamp; });
 }
 
 }  // namespace millrace::engine

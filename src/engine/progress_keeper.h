@@ -9,9 +9,9 @@
 
 namespace millrace::engine {
 
-// Guarantee: watermarks only move forward, and a stage's input watermark passes a time only when no input up to it waits, runs or
-// can still come from a producer. Single-threaded; owned by the job, told of every commit in commit order. It knows no elements:
-// ranges tell their minima.
+// Guarantee: watermarks only move forward, and a stage's input watermark passes a time only when no
+// input up to it waits, runs or can still come from a producer. Single-threaded; owned by the job,
+// told of every commit in commit order. It knows no elements: ranges tell their minima.
 class ProgressKeeper {
  public:
   explicit ProgressKeeper(const Plan& plan);

@@ -20,7 +20,8 @@ void RangeShard::Checkpoint(storage::WriteBatch& batch) {
   timers_.Checkpoint(batch);
   dedup_.Checkpoint(batch);
   const std::string residual_prefix = RangePrefix(job_, stage_.value, index_, RowKind::kResidual);
-  for (uint64_t id : removed_residuals_) batch.Delete(Table::kPending, NumberedRow(residual_prefix, id));
+  for (uint64_t id : removed_residuals_)
+    batch.Delete(Table::kPending, NumberedRow(residual_prefix, id));
   removed_residuals_.clear();
   for (uint64_t id : new_residuals_) {
     auto it = residuals_.find(id);
@@ -47,8 +48,9 @@ void RangeShard::Checkpoint(storage::WriteBatch& batch) {
 }
 
 Status RangeShard::Load(const RangeTimes& times) {
-  MR_ASSIGN_OR_RETURN(std::optional<std::string> meta,
-                      store_.Get(Table::kPending, RangePrefix(job_, stage_.value, index_, RowKind::kMeta)));
+  MR_ASSIGN_OR_RETURN(
+      std::optional<std::string> meta,
+      store_.Get(Table::kPending, RangePrefix(job_, stage_.value, index_, RowKind::kMeta)));
   if (!meta) {
     SeedImpulse(times);
     return OkStatus();
@@ -89,7 +91,8 @@ Status RangeShard::Load(const RangeTimes& times) {
     residual.element = std::string(row.String());
     residual.delay_micros = UnZigZag(row.Varint());
     residual.hold = UnZigZag(row.Varint());
-    if (!row.ok() || !windowing::ParseBigEndian64(key, &id)) return DataLoss("engine: malformed row of a residual");
+    if (!row.ok() || !windowing::ParseBigEndian64(key, &id))
+      return DataLoss("engine: malformed row of a residual");
     residual_holds_.Add(residual.hold);
     residuals_[id] = {std::move(residual), times.steady, false};
   }
@@ -119,7 +122,8 @@ void RangeShard::Begin(const RangeTimes& times) {
   } else {
     for (StoredChunk* chunk : chunks_.InOrder()) Enqueue(chunk);
   }
-  for (const std::string& key : timers_.Advance(times.grouping.input, times.grouping.now)) keys_.TimersDue(key);
+  for (const std::string& key : timers_.Advance(times.grouping.input, times.grouping.now))
+    keys_.TimersDue(key);
 }
 
 }  // namespace millrace::engine

@@ -12,21 +12,31 @@ namespace millrace::engine {
 using storage::Table;
 using windowing::Millis;
 
-RangeShard::RangeShard(uint64_t job, StageId stage, const StageSpec& spec, const Plan& plan, uint16_t index, storage::Store& store,
-                       Duration dedup_window)
-    : job_(job), stage_(stage), spec_(spec), plan_(plan), index_(index), id_(RangeShardId(job, stage.value, index)), store_(store),
-      chunks_(store, RangePrefix(job, stage.value, index, RowKind::kChunk), RangePrefix(job, stage.value, index, RowKind::kMarks)),
+RangeShard::RangeShard(uint64_t job, StageId stage, const StageSpec& spec, const Plan& plan,
+                       uint16_t index, storage::Store& store, Duration dedup_window)
+    : job_(job),
+      stage_(stage),
+      spec_(spec),
+      plan_(plan),
+      index_(index),
+      id_(RangeShardId(job, stage.value, index)),
+      store_(store),
+      chunks_(store, RangePrefix(job, stage.value, index, RowKind::kChunk),
+              RangePrefix(job, stage.value, index, RowKind::kMarks)),
       timers_(RangePrefix(job, stage.value, index, RowKind::kTimer)),
       dedup_(RangePrefix(job, stage.value, index, RowKind::kIds), dedup_window) {
   if (Grouped()) {
-    cells_ = std::make_unique<CellTable>(spec.strategy, spec.keyed, chunks_, store, RangePrefix(job, stage.value, index, RowKind::kCell),
-                                         [&spec](const windowing::Window& window) { return engine::SideNeeded(spec, window); });
+    cells_ = std::make_unique<CellTable>(
+        spec.strategy, spec.keyed, chunks_, store,
+        RangePrefix(job, stage.value, index, RowKind::kCell),
+        [&spec](const windowing::Window& window) { return engine::SideNeeded(spec, window); });
   }
 }
 
 // ---- Arrivals.
 
-void RangeShard::Deliver(std::shared_ptr<const PackedChunk> chunk, uint64_t ordinal, const RangeTimes& times, Arrival how) {
+void RangeShard::Deliver(std::shared_ptr<const PackedChunk> chunk, uint64_t ordinal,
+                         const RangeTimes& times, Arrival how) {
   changed_ = true;
   StoredChunk* stored = chunks_.Add(next_chunk_++, std::move(chunk), ordinal);
   if (stored->size == 0) {
@@ -52,7 +62,8 @@ Millis RangeShard::SideNeeded(const PackedChunk& chunk) const {
   windowing::Header header;
   for (size_t i = 0; i < chunk.size(); ++i) {
     if (!chunk.ReadHeader(i, &header)) continue;
-    for (const windowing::Window& window : header.windows) needed = std::max(needed, engine::SideNeeded(spec_, window));
+    for (const windowing::Window& window : header.windows)
+      needed = std::max(needed, engine::SideNeeded(spec_, window));
   }
   return needed;
 }
@@ -90,7 +101,8 @@ void RangeShard::Advance(const RangeTimes& times) {
     Enqueue(chunk);
   }
   if (cells_) cells_->Advance(times.grouping, times.side_ready);
-  for (const std::string& key : timers_.Advance(times.grouping.input, times.grouping.now)) keys_.TimersDue(key);
+  for (const std::string& key : timers_.Advance(times.grouping.input, times.grouping.now))
+    keys_.TimersDue(key);
   dedup_.Expire(times.steady);
 }
 
@@ -171,7 +183,8 @@ void RangeShard::PutBack(Input work) {
 }
 
 void RangeShard::ReleaseKey(KeyEntry* entry, const RangeTimes& times) {
-  for (const std::string& key : timers_.Advance(times.grouping.input, times.grouping.now)) keys_.TimersDue(key);
+  for (const std::string& key : timers_.Advance(times.grouping.input, times.grouping.now))
+    keys_.TimersDue(key);
   entry->timers = !timers_.DueOf(entry->key).empty();
   keys_.Release(entry);
 }
@@ -180,12 +193,14 @@ void RangeShard::ReleaseKey(KeyEntry* entry, const RangeTimes& times) {
 
 bool RangeShard::IsEventTime(const Timer& timer) const {
   for (const TimerFamilySpec& family : spec_.timers) {
-    if (family.transform == timer.transform && family.family == timer.family) return family.event_time;
+    if (family.transform == timer.transform && family.family == timer.family)
+      return family.event_time;
   }
   return true;
 }
 
-void RangeShard::Apply(uint64_t seq, const BundleRecord& record, const RangeTimes& times, bool live) {
+void RangeShard::Apply(uint64_t seq, const BundleRecord& record, const RangeTimes& times,
+                       bool live) {
   MR_CHECK(seq == seq_ + 1);
   seq_ = seq;
   changed_ = true;
@@ -212,7 +227,8 @@ void RangeShard::Apply(uint64_t seq, const BundleRecord& record, const RangeTime
     new_residuals_.push_back(next_residual_++);
   }
   for (const Timer& timer : record.timers) timers_.Apply(timer, IsEventTime(timer));
-  if (!record.ids.empty()) dedup_.Commit(seq, record.ids, WallTime{record.wall_micros}, times.steady);
+  if (!record.ids.empty())
+    dedup_.Commit(seq, record.ids, WallTime{record.wall_micros}, times.steady);
   dedup_.MarkAcked(record.acked_runs);
 }
 
@@ -228,7 +244,8 @@ std::optional<Millis> RangeShard::MinHold() const {
 
 size_t RangeShard::ready(SteadyTime now) const {
   size_t ready = fifo_.waiting() + keys_.ready() + offered_.size() + (cells_ ? cells_->ready() : 0);
-  for (const auto& [id, residual] : residuals_) ready += !residual.taken && residual.due <= now ? 1 : 0;
+  for (const auto& [id, residual] : residuals_)
+    ready += !residual.taken && residual.due <= now ? 1 : 0;
   return ready;
 }
 
@@ -237,7 +254,8 @@ size_t RangeShard::waiting() const {
 }
 
 bool RangeShard::Quiet() const {
-  return chunks_.empty() && offered_.empty() && residuals_.empty() && timers_.empty() && !(cells_ && cells_->ready() > 0);
+  return chunks_.empty() && offered_.empty() && residuals_.empty() && timers_.empty() &&
+         !(cells_ && cells_->ready() > 0);
 }
 
 std::optional<Millis> RangeShard::NextProcessingTime() const {

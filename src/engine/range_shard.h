@@ -49,20 +49,21 @@ struct WaitingResidual {
   bool taken = false;
 };
 
-// Guarantee: Apply and Deliver are the only ways in which durable state changes, at run time and at recovery, and both give the
-// same state for the same records. Single-threaded; owned by its job. It runs nothing and appends nothing: dispatcher and
-// bundle_commit do.
+// Guarantee: Apply and Deliver are the only ways in which durable state changes, at run time and at
+// recovery, and both give the same state for the same records. Single-threaded; owned by its job.
+// It runs nothing and appends nothing: dispatcher and bundle_commit do.
 class RangeShard {
  public:
-  RangeShard(uint64_t job, StageId stage, const StageSpec& spec, const Plan& plan, uint16_t index, storage::Store& store,
-             Duration dedup_window);
+  RangeShard(uint64_t job, StageId stage, const StageSpec& spec, const Plan& plan, uint16_t index,
+             storage::Store& store, Duration dedup_window);
 
   storage::ShardId id() const { return id_; }
   uint16_t index() const { return index_; }
 
   // ---- Arrivals.
   // Elements from a commit, to wait here. Its number is the next chunk number, always.
-  void Deliver(std::shared_ptr<const PackedChunk> chunk, uint64_t ordinal, const RangeTimes& times, Arrival how);
+  void Deliver(std::shared_ptr<const PackedChunk> chunk, uint64_t ordinal, const RangeTimes& times,
+               Arrival how);
   // A source element; not durable. The caller has asked dedup.
   void Offer(std::unique_ptr<SourcePending> pending);
 
@@ -71,7 +72,8 @@ class RangeShard {
   void Advance(const RangeTimes& times);
   // Takes input until the budget is spent. The taken counts as pending until Apply or PutBack.
   std::vector<Input> Take(Budget& budget, const RangeTimes& times);
-  // The bundle will not be tried again as it is: the work goes back to where it was taken, to the front.
+  // The bundle will not be tried again as it is: the work goes back to where it was taken, to the
+  // front.
   void PutBack(Input work);
   // Only the elements; the key stays taken.
   void PutBackElements(const KeyBatch& batch) { keys_.PutBack(batch.entry, batch.refs); }
@@ -83,7 +85,8 @@ class RangeShard {
   // The consuming side of a record of this range: input, panes, timers, residuals, ids.
   void Apply(uint64_t seq, const BundleRecord& record, const RangeTimes& times, bool live);
 
-  // ---- Recovery: Load, then Apply and Deliver of records, then Begin, which puts everything in line.
+  // ---- Recovery: Load, then Apply and Deliver of records, then Begin, which puts everything in
+  // line.
   Status Load(const RangeTimes& times);
   void Begin(const RangeTimes& times);
   uint64_t applied_seq() const { return seq_; }
@@ -96,8 +99,8 @@ class RangeShard {
   windowing::Millis output_floor() const { return output_floor_; }
   // Pieces of input that could be taken now: elements, keys or panes.
   size_t ready(SteadyTime now) const;
-  size_t waiting() const;             // elements that wait, not taken
-  bool Quiet() const;                 // nothing waits, nothing is taken, no timer is set
+  size_t waiting() const;  // elements that wait, not taken
+  bool Quiet() const;      // nothing waits, nothing is taken, no timer is set
   std::optional<windowing::Millis> NextProcessingTime() const;
   std::optional<SteadyTime> NextResidual() const;
   ChunkTable& chunks() { return chunks_; }
@@ -132,7 +135,8 @@ class RangeShard {
   uint64_t seq_ = 0;
   uint64_t next_chunk_ = 1;
   uint64_t next_residual_ = 1;
-  windowing::Millis input_floor_ = windowing::kMinTimestamp, output_floor_ = windowing::kMinTimestamp;
+  windowing::Millis input_floor_ = windowing::kMinTimestamp,
+                    output_floor_ = windowing::kMinTimestamp;
   bool changed_ = false;
   bool loaded_ = false;
 
@@ -144,7 +148,8 @@ class RangeShard {
   TimerTable timers_;
   DedupTable dedup_;
   std::deque<std::unique_ptr<SourcePending>> offered_;
-  std::multimap<windowing::Millis, StoredChunk*> blocked_;  // by the side input watermark they wait for
+  std::multimap<windowing::Millis, StoredChunk*>
+      blocked_;  // by the side input watermark they wait for
   windowing::Millis side_ready_ = INT64_MAX;
   std::map<uint64_t, WaitingResidual> residuals_;
   std::vector<uint64_t> new_residuals_, removed_residuals_;

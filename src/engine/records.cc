@@ -176,14 +176,17 @@ StatusOr<BundleRecord> BundleRecord::Parse(const SharedBytes& payload) {
   BundleRecord record;
   ByteReader in(payload.view());
   const uint8_t version = in.Byte();
-  if (version != kVersion || in.Byte() != kBundle) return DataLoss("bundle record: unknown version or kind");
+  if (version != kVersion || in.Byte() != kBundle)
+    return DataLoss("bundle record: unknown version or kind");
   record.input_watermark = UnZigZag(in.Varint());
   record.output_watermark = UnZigZag(in.Varint());
   bool ok = ParseList(in, &record.consumed, ParseRun) && ParseList(in, &record.fired, ParseFired) &&
             ParseList(in, &record.residuals_done, ParseNumber);
   record.wall_micros = UnZigZag(in.Varint());
-  ok = ok && ParseList(in, &record.ids, ParseId) && ParseList(in, &record.acked_runs, ParseNumber) &&
-       ParseList(in, &record.residuals, ParseResidual) && ParseList(in, &record.timers, ParseTimerFrom);
+  ok = ok && ParseList(in, &record.ids, ParseId) &&
+       ParseList(in, &record.acked_runs, ParseNumber) &&
+       ParseList(in, &record.residuals, ParseResidual) &&
+       ParseList(in, &record.timers, ParseTimerFrom);
   record.state = std::string(in.String());
   ok = ok && ParseList(in, &record.metrics, ParseMetricFrom) &&
        ParseList(in, &record.outputs, [&payload](ByteReader& reader, PackedChunk* out) {
@@ -204,7 +207,8 @@ std::string StartRecord::Serialize() const {
 StatusOr<StartRecord> StartRecord::Parse(std::string_view payload) {
   ByteReader in(payload);
   const uint8_t version = in.Byte();
-  if (version != kVersion || in.Byte() != kStart) return DataLoss("start record: unknown version or kind");
+  if (version != kVersion || in.Byte() != kStart)
+    return DataLoss("start record: unknown version or kind");
   StartRecord record{in.Varint()};
   if (!in.ok()) return DataLoss("start record: malformed");
   return record;

@@ -1,5 +1,6 @@
-// What a bundle's commit says: the durable forms of the engine. A bundle over several ranges is one record for each, appended
-// together; the first of them, of the lead range, also carries what the bundle gave.
+// What a bundle's commit says: the durable forms of the engine. A bundle over several ranges is one
+// record for each, appended together; the first of them, of the lead range, also carries what the
+// bundle gave.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,9 @@ struct ElementRun {
 struct CellFired {
   std::string key;
   windowing::Window window;
-  uint64_t upto_chunk = 0;  // values up to this chunk number were in it (and are gone, unless panes accumulate)
-  bool erase = false;       // nothing is left of the cell
+  uint64_t upto_chunk =
+      0;  // values up to this chunk number were in it (and are gone, unless panes accumulate)
+  bool erase = false;  // nothing is left of the cell
   windowing::PaneHistory history;
   windowing::TriggerState trigger;
 };
@@ -39,18 +41,19 @@ struct ResidualRecord {
 };
 
 struct BundleRecord {
-  windowing::Millis input_watermark = windowing::kMinTimestamp, output_watermark = windowing::kMinTimestamp;
+  windowing::Millis input_watermark = windowing::kMinTimestamp,
+                    output_watermark = windowing::kMinTimestamp;
   std::vector<ElementRun> consumed;
   std::vector<CellFired> fired;
   std::vector<uint64_t> residuals_done;
-  int64_t wall_micros = 0;          // of the commit, if there are ids
-  std::vector<IdHash> ids;          // of source elements
-  std::vector<uint64_t> acked_runs; // runs of ids whose acks are known to be durable
+  int64_t wall_micros = 0;           // of the commit, if there are ids
+  std::vector<IdHash> ids;           // of source elements
+  std::vector<uint64_t> acked_runs;  // runs of ids whose acks are known to be durable
   std::vector<PackedChunk> outputs;
   std::vector<ResidualRecord> residuals;
-  std::vector<Timer> timers;        // changes, in order
-  std::string state;                // storage::WriteBatch, serialised
-  std::vector<Metric> metrics;      // deltas that survive a restart
+  std::vector<Timer> timers;    // changes, in order
+  std::string state;            // storage::WriteBatch, serialised
+  std::vector<Metric> metrics;  // deltas that survive a restart
 
   std::string Serialize() const;
   static StatusOr<BundleRecord> Parse(const SharedBytes& payload);

@@ -45,7 +45,8 @@ void RetryQueue::Park(std::unique_ptr<Bundle> bundle, SteadyTime now) {
 void RetryQueue::Lost(std::unique_ptr<Bundle> bundle, SteadyTime now) {
   ready_.push_front(std::move(bundle));
   if (++lost_in_a_row_ > 3) {
-    const Duration pause = std::min<Duration>(std::chrono::milliseconds(50) * (lost_in_a_row_ - 3), std::chrono::seconds(2));
+    const Duration pause = std::min<Duration>(std::chrono::milliseconds(50) * (lost_in_a_row_ - 3),
+                                              std::chrono::seconds(2));
     paused_until_ = std::max(paused_until_, now + pause);
   }
 }
@@ -58,7 +59,8 @@ void RetryQueue::Succeeded() {
 
 std::unique_ptr<Bundle> RetryQueue::Next(SteadyTime now) {
   if (now < paused_until_) return nullptr;
-  auto due = std::min_element(parked_.begin(), parked_.end(), [](const Parked& a, const Parked& b) { return a.due < b.due; });
+  auto due = std::min_element(parked_.begin(), parked_.end(),
+                              [](const Parked& a, const Parked& b) { return a.due < b.due; });
   if (due != parked_.end() && due->due <= now) {
     std::unique_ptr<Bundle> bundle = std::move(due->bundle);
     parked_.erase(due);

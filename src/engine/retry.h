@@ -12,16 +12,17 @@
 namespace millrace::engine {
 
 struct RetryRules {
-  bool bounded = true;                                         // few attempts, then the job fails
+  bool bounded = true;  // few attempts, then the job fails
   int attempts = 4;
   Duration park_min = std::chrono::seconds(1), park_max = std::chrono::seconds(60);
   size_t parked_max = 100;     // so many parked keys stop the stage
   int failures_in_a_row = 12;  // so many without one success: it is not the elements
 };
 
-// The failed bundles of one stage. Bounded: the same bundle again, at once. Unbounded: once again as it was, then in halves down to
-// one key (element, pane), which is parked with growing back-off while others go on; when everything fails, or too much is parked,
-// the whole stage backs off. Single-threaded; owned by its stage. It decides, the dispatcher runs.
+// The failed bundles of one stage. Bounded: the same bundle again, at once. Unbounded: once again
+// as it was, then in halves down to one key (element, pane), which is parked with growing back-off
+// while others go on; when everything fails, or too much is parked, the whole stage backs off.
+// Single-threaded; owned by its stage. It decides, the dispatcher runs.
 class RetryQueue {
  public:
   void SetRules(const RetryRules& rules) { rules_ = rules; }
@@ -37,7 +38,9 @@ class RetryQueue {
   // The next bundle to run again; null if none is due.
   std::unique_ptr<Bundle> Next(SteadyTime now);
   // No new bundle may be cut, and sources stop pulling.
-  bool Paused(SteadyTime now) const { return now < paused_until_ || parked_.size() >= rules_.parked_max; }
+  bool Paused(SteadyTime now) const {
+    return now < paused_until_ || parked_.size() >= rules_.parked_max;
+  }
   // When Next or Paused may change by themselves.
   std::optional<SteadyTime> NextTime() const;
 

@@ -1,4 +1,5 @@
-// Keys of the engine's rows in Store. All rows of a job start with its uid, all of a range with (job, stage, range, kind).
+// Keys of the engine's rows in Store. All rows of a job start with its uid, all of a range with
+// (job, stage, range, kind).
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,15 @@
 namespace millrace::engine {
 
 enum class RowKind : char {
-  kMeta = 'm',       // kPending: a range's counters and watermarks
-  kChunk = 'c',      // kPending: elements that wait
-  kMarks = 'd',      // kPending: which elements of a chunk are gone
-  kCell = 'g',       // kPending: what a cell has emitted, its trigger
-  kResidual = 'r',   // kPending: rests of splittable work
-  kState = 's',      // kState: user state
-  kSide = 'v',       // kState: side inputs
-  kTimer = 't',      // kTimers
-  kIds = 'i',        // kDedup: one run of ids
+  kMeta = 'm',      // kPending: a range's counters and watermarks
+  kChunk = 'c',     // kPending: elements that wait
+  kMarks = 'd',     // kPending: which elements of a chunk are gone
+  kCell = 'g',      // kPending: what a cell has emitted, its trigger
+  kResidual = 'r',  // kPending: rests of splittable work
+  kState = 's',     // kState: user state
+  kSide = 'v',      // kState: side inputs
+  kTimer = 't',     // kTimers
+  kIds = 'i',       // kDedup: one run of ids
 };
 
 inline constexpr uint32_t kJobStage = 0xffff;  // rows and records of the job as a whole

@@ -1,4 +1,5 @@
-// Side inputs: collections materialised by window (and key) for the transforms that look things up in them.
+// Side inputs: collections materialised by window (and key) for the transforms that look things up
+// in them.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@
 
 namespace millrace::engine {
 
-// How far the watermarks of the stage's side inputs must be before elements in `main` may be processed.
+// How far the watermarks of the stage's side inputs must be before elements in `main` may be
+// processed.
 windowing::Millis SideNeeded(const StageSpec& spec, const windowing::Window& main);
 
 }  // namespace millrace::engine

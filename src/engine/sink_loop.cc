@@ -1,9 +1,9 @@
 #include "engine/sink_loop.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace millrace::engine {
 
@@ -20,10 +20,11 @@ void SinkLoop::Pump() {
     Chunk chunk;
   };
   auto unpacked = std::make_shared<Unpacked>(Unpacked{body, body->Unpack()});
-  parts_.sink->Write(parts_.producer, chunk->number, std::shared_ptr<const Chunk>(unpacked, &unpacked->chunk),
-                     parts_.on_executor([this, number = chunk->number, size = chunk->size](Status status) {
-                       OnWritten(number, size, std::move(status));
-                     }));
+  parts_.sink->Write(
+      parts_.producer, chunk->number, std::shared_ptr<const Chunk>(unpacked, &unpacked->chunk),
+      parts_.on_executor([this, number = chunk->number, size = chunk->size](Status status) {
+        OnWritten(number, size, std::move(status));
+      }));
 }
 
 void SinkLoop::OnWritten(uint64_t chunk, uint32_t size, Status status) {
@@ -31,7 +32,9 @@ void SinkLoop::OnWritten(uint64_t chunk, uint32_t size, Status status) {
   if (!status.ok()) {
     back_off_ = std::clamp(back_off_ * 2, parts_.options.park_min, parts_.options.park_max);
     retry_at_ = parts_.clock->SteadyNow() + back_off_;
-    parts_.messages->Tell(Importance::kWarning, fmt::format("{} cannot write and tries again: {}", parts_.stage->spec->name, MessageOf(status)));
+    parts_.messages->Tell(Importance::kWarning,
+                          fmt::format("{} cannot write and tries again: {}",
+                                      parts_.stage->spec->name, MessageOf(status)));
     parts_.changed();
     return;
   }

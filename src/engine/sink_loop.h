@@ -12,8 +12,9 @@
 
 namespace millrace::engine {
 
-// Guarantee: chunks are written in order, one at a time, only when durable, always as the same (producer, sequence); each is removed
-// by a commit of its own after its write succeeded. So a write repeats only with its name. Single-threaded; owned by the job.
+// Guarantee: chunks are written in order, one at a time, only when durable, always as the same
+// (producer, sequence); each is removed by a commit of its own after its write succeeded. So a
+// write repeats only with its name. Single-threaded; owned by the job.
 class SinkLoop {
  public:
   struct Parts {

@@ -1,9 +1,9 @@
 #include "engine/source_loop.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "windowing/types.h"
 
@@ -22,14 +22,18 @@ void SourceLoop::Pump(bool hold_back) {
 void SourceLoop::Pull() {
   pulling_ = true;
   pull_at_.reset();
-  const size_t room = parts_.options.bundle_elements_max * 4 - std::min(outstanding_, parts_.options.bundle_elements_max * 4);
-  parts_.source->Pull(std::max<size_t>(room, 1), kPullBytes, parts_.on_batch([this](SourceBatch batch) { OnBatch(std::move(batch)); }));
+  const size_t room = parts_.options.bundle_elements_max * 4 -
+                      std::min(outstanding_, parts_.options.bundle_elements_max * 4);
+  parts_.source->Pull(std::max<size_t>(room, 1), kPullBytes,
+                      parts_.on_batch([this](SourceBatch batch) { OnBatch(std::move(batch)); }));
 }
 
 void SourceLoop::OnBatch(SourceBatch batch) {
   pulling_ = false;
   if (!batch.status.ok()) {
-    parts_.messages->Tell(Importance::kWarning, fmt::format("{} cannot read and tries again: {}", parts_.stage->spec->name, MessageOf(batch.status)));
+    parts_.messages->Tell(Importance::kWarning,
+                          fmt::format("{} cannot read and tries again: {}",
+                                      parts_.stage->spec->name, MessageOf(batch.status)));
     pull_at_ = parts_.clock->SteadyNow() + std::chrono::seconds(1);
   }
   for (SourceElement& element : batch.elements) OnElement(std::move(element));
@@ -54,7 +58,9 @@ void SourceLoop::OnElement(SourceElement element) {
       return;
     }
     if (verdict.seen == DedupTable::Seen::kCommitted) {
-      parts_.commit->Barrier([this, &range, run = verdict.run, handle = element.handle] { Ack(range, run, {handle}, 0); });
+      parts_.commit->Barrier([this, &range, run = verdict.run, handle = element.handle] {
+        Ack(range, run, {handle}, 0);
+      });
       return;
     }
   }
@@ -63,7 +69,8 @@ void SourceLoop::OnElement(SourceElement element) {
   range.Offer(std::move(pending));
 }
 
-void SourceLoop::Ack(RangeShard& range, uint64_t run, std::vector<uint64_t> handles, size_t elements) {
+void SourceLoop::Ack(RangeShard& range, uint64_t run, std::vector<uint64_t> handles,
+                     size_t elements) {
   outstanding_ -= std::min(outstanding_, elements);
   range.dedup().AckAsked(run);
   ++open_acks_;
@@ -73,7 +80,9 @@ void SourceLoop::Ack(RangeShard& range, uint64_t run, std::vector<uint64_t> hand
       range.dedup().AckDone(run);
       ask_at_ = std::min(ask_at_, asked_at_ + kWatermarkAtMost);
     } else {
-      parts_.messages->Tell(Importance::kWarning, fmt::format("{} could not acknowledge: {}", parts_.stage->spec->name, MessageOf(status)));
+      parts_.messages->Tell(
+          Importance::kWarning,
+          fmt::format("{} could not acknowledge: {}", parts_.stage->spec->name, MessageOf(status)));
     }
     parts_.changed();
   }));
@@ -86,7 +95,8 @@ void SourceLoop::AskWatermark() {
   parts_.source->Watermark(parts_.on_watermark([this](StatusOr<windowing::Millis> watermark) {
     asking_ = false;
     if (watermark.ok() && !finished_) {
-      parts_.keeper->AdvanceSource(parts_.stage->id, std::min(*watermark, windowing::kMaxTimestamp - 1));
+      parts_.keeper->AdvanceSource(parts_.stage->id,
+                                   std::min(*watermark, windowing::kMaxTimestamp - 1));
     }
     parts_.changed();  // the next turn sets the timer for the next question
   }));

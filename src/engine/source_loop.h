@@ -1,4 +1,5 @@
-// Pulls a native source, keeps duplicates out, acks what is committed, follows the source's watermark.
+// Pulls a native source, keeps duplicates out, acks what is committed, follows the source's
+// watermark.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,8 @@
 
 namespace millrace::engine {
 
-// Guarantee: handles are acked only when their element, or the first element of their id, is in a durable commit. Single-threaded;
-// owned by the job.
+// Guarantee: handles are acked only when their element, or the first element of their id, is in a
+// durable commit. Single-threaded; owned by the job.
 class SourceLoop {
  public:
   struct Parts {
@@ -27,12 +28,15 @@ class SourceLoop {
     JobOptions options;
     std::function<Callback<void(SourceBatch)>(Callback<void(SourceBatch)>)> on_batch;
     std::function<Callback<void(Status)>(Callback<void(Status)>)> on_status;
-    std::function<Callback<void(StatusOr<windowing::Millis>)>(Callback<void(StatusOr<windowing::Millis>)>)> on_watermark;
+    std::function<Callback<void(StatusOr<windowing::Millis>)>(
+        Callback<void(StatusOr<windowing::Millis>)>)>
+        on_watermark;
     std::function<void()> changed;
   };
   explicit SourceLoop(Parts parts) : parts_(std::move(parts)) {}
 
-  // Pulls if there is room; asks for the watermark if it is time. `hold_back`: something behind cannot keep up.
+  // Pulls if there is room; asks for the watermark if it is time. `hold_back`: something behind
+  // cannot keep up.
   void Pump(bool hold_back);
   std::optional<SteadyTime> NextTime() const;
   // `elements` of `range` are durable in its run `run`; `handles` are theirs and their duplicates'.

@@ -19,7 +19,7 @@ struct StageState {
   std::vector<std::unique_ptr<RangeShard>> ranges;
   RetryQueue retry;
   int in_flight = 0;
-  size_t next_range = 0;                // where the next cut begins
+  size_t next_range = 0;                  // where the next cut begins
   std::optional<SteadyTime> waits_since;  // input waits although a bundle runs
   uint64_t elements_in = 0, bundles = 0, failed_bundles = 0;
 

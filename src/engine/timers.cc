@@ -59,7 +59,8 @@ std::vector<std::string> TimerTable::Advance(Millis input_watermark, Millis now)
   std::vector<std::string> keys = std::exchange(new_keys_, {});
   const auto collect = [this, &keys](const Order& order, Millis& upto, Millis to) {
     if (to <= upto) return;
-    for (auto it = order.lower_bound({windowing::AddMillis(upto, 1), std::string()}); it != order.end() && it->first <= to; ++it) {
+    for (auto it = order.lower_bound({windowing::AddMillis(upto, 1), std::string()});
+         it != order.end() && it->first <= to; ++it) {
       keys.push_back(entries_.find(it->second)->second.timer.key);
     }
     upto = to;
@@ -76,7 +77,8 @@ std::vector<Timer> TimerTable::DueOf(const std::string& key) const {
   const auto first_of = [this, &due](const Order& order, Millis upto) {
     if (order.empty() || order.begin()->first > upto) return;
     const Millis time = order.begin()->first;
-    for (auto at = order.begin(); at != order.end() && at->first == time; ++at) due.push_back(entries_.find(at->second)->second.timer);
+    for (auto at = order.begin(); at != order.end() && at->first == time; ++at)
+      due.push_back(entries_.find(at->second)->second.timer);
   };
   first_of(it->second.event, event_upto_);
   if (due.empty()) first_of(it->second.processing, processing_upto_);

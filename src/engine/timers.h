@@ -14,16 +14,19 @@
 
 namespace millrace::engine {
 
-// One timer an identity (transform, family, key, tag, window); the last write wins. Single-threaded; owned by a range.
+// One timer an identity (transform, family, key, tag, window); the last write wins.
+// Single-threaded; owned by a range.
 class TimerTable {
  public:
   explicit TimerTable(std::string row_prefix) : row_prefix_(std::move(row_prefix)) {}
 
   // Sets or clears. `event_time`: by the family; else processing time.
   void Apply(const Timer& change, bool event_time);
-  // Keys that have come to have due timers since the last call, those of timers set when already due included.
+  // Keys that have come to have due timers since the last call, those of timers set when already
+  // due included.
   std::vector<std::string> Advance(windowing::Millis input_watermark, windowing::Millis now);
-  // All due timers of the key with its earliest due time; event time goes before processing time. They stay until cleared.
+  // All due timers of the key with its earliest due time; event time goes before processing time.
+  // They stay until cleared.
   std::vector<Timer> DueOf(const std::string& key) const;
 
   std::optional<windowing::Millis> MinHold() const { return holds_.Min(); }

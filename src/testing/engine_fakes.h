@@ -1,4 +1,5 @@
-// Doubles for what stands around an engine job: harness, source, sink. Elements are windowed values of length-prefixed bytes.
+// Doubles for what stands around an engine job: harness, source, sink. Elements are windowed values
+// of length-prefixed bytes.
 #pragma once
 
 #include <deque>
@@ -45,7 +46,8 @@ inline std::string EncodeElement(const FakeElement& element, bool keyed) {
   return out;
 }
 
-inline std::vector<FakeElement> DecodeElements(const std::vector<SharedBytes>& data, FakeCoder coder, windowing::WindowKind kind) {
+inline std::vector<FakeElement> DecodeElements(const std::vector<SharedBytes>& data,
+                                               FakeCoder coder, windowing::WindowKind kind) {
   std::vector<FakeElement> elements;
   std::string all;
   for (const SharedBytes& piece : data) all.append(piece.view());
@@ -58,11 +60,13 @@ inline std::vector<FakeElement> DecodeElements(const std::vector<SharedBytes>& d
     element.timestamp = header.timestamp;
     element.windows.assign(header.windows.begin(), header.windows.end());
     element.pane = header.pane;
-    if (coder != FakeCoder::kBytes && windowing::ParseBytes(in, &part)) element.key = std::string(part);
+    if (coder != FakeCoder::kBytes && windowing::ParseBytes(in, &part))
+      element.key = std::string(part);
     if (coder == FakeCoder::kGrouped) {
       uint32_t count = 0;
       windowing::ParseBigEndian32(in, &count);
-      for (uint32_t i = 0; i < count && windowing::ParseBytes(in, &part); ++i) element.values.emplace_back(part);
+      for (uint32_t i = 0; i < count && windowing::ParseBytes(in, &part); ++i)
+        element.values.emplace_back(part);
     } else if (windowing::ParseBytes(in, &part)) {
       element.value = std::string(part);
     }
@@ -71,7 +75,8 @@ inline std::vector<FakeElement> DecodeElements(const std::vector<SharedBytes>& d
   return elements;
 }
 
-inline engine::Chunk MakeChunk(engine::CollectionId collection, const std::vector<FakeElement>& elements, bool keyed) {
+inline engine::Chunk MakeChunk(engine::CollectionId collection,
+                               const std::vector<FakeElement>& elements, bool keyed) {
   std::string bytes;
   std::vector<size_t> ends;
   for (const FakeElement& element : elements) {
@@ -102,7 +107,9 @@ class FakeRunner : public engine::BundleRunner {
  public:
   using Function = std::function<engine::BundleResult(const engine::BundleRequest&)>;
 
-  void Set(engine::StageId stage, Function function) { functions_[stage.value] = std::move(function); }
+  void Set(engine::StageId stage, Function function) {
+    functions_[stage.value] = std::move(function);
+  }
   void SetSlots(int slots) {
     slots_ = slots;
     if (changed_) changed_();
@@ -160,7 +167,8 @@ struct FakeTopic {
     bool acked = false;
   };
   std::vector<Message> messages;
-  windowing::Millis watermark_limit = windowing::kMinTimestamp;  // no message published later is older
+  windowing::Millis watermark_limit =
+      windowing::kMinTimestamp;  // no message published later is older
   bool lose_acks = false;
 
   void Publish(std::string id, std::string value, windowing::Millis timestamp) {
@@ -173,10 +181,13 @@ struct FakeTopic {
   }
 };
 
-// Reads a FakeTopic: everything unacked, once each life. Answers and acks come by tasks on `executor`.
+// Reads a FakeTopic: everything unacked, once each life. Answers and acks come by tasks on
+// `executor`.
 class FakeSource : public engine::Source {
  public:
-  FakeSource(FakeTopic& topic, Executor& executor) : topic_(topic), executor_(executor) { live().insert(this); }
+  FakeSource(FakeTopic& topic, Executor& executor) : topic_(topic), executor_(executor) {
+    live().insert(this);
+  }
   ~FakeSource() override { live().erase(this); }
 
   void Pull(size_t max_elements, size_t, Callback<void(engine::SourceBatch)> done) override {
@@ -185,16 +196,19 @@ class FakeSource : public engine::Source {
     Answer();
   }
   void Ack(std::vector<uint64_t> handles, Callback<void(Status)> done) override {
-    executor_.Post([&topic = topic_, handles = std::move(handles), done = std::move(done)]() mutable {
-      if (topic.lose_acks) {
-        done(Unavailable("acks are lost"));
-        return;
-      }
-      for (uint64_t handle : handles) topic.messages[handle].acked = true;
-      done(OkStatus());
-    });
+    executor_.Post(
+        [&topic = topic_, handles = std::move(handles), done = std::move(done)]() mutable {
+          if (topic.lose_acks) {
+            done(Unavailable("acks are lost"));
+            return;
+          }
+          for (uint64_t handle : handles) topic.messages[handle].acked = true;
+          done(OkStatus());
+        });
   }
-  void Release(std::vector<uint64_t> handles) override { released.insert(released.end(), handles.begin(), handles.end()); }
+  void Release(std::vector<uint64_t> handles) override {
+    released.insert(released.end(), handles.begin(), handles.end());
+  }
   void Watermark(Callback<void(StatusOr<windowing::Millis>)> done) override {
     windowing::Millis watermark = topic_.watermark_limit;
     for (const FakeTopic::Message& message : topic_.messages) {
@@ -215,13 +229,16 @@ class FakeSource : public engine::Source {
     while (next_ < topic_.messages.size() && batch.elements.size() < pull_max_) {
       const FakeTopic::Message& message = topic_.messages[next_];
       if (!message.acked) {
-        batch.elements.push_back({message.id, SharedBytes(LengthPrefixed(message.value)), message.timestamp, next_});
+        batch.elements.push_back(
+            {message.id, SharedBytes(LengthPrefixed(message.value)), message.timestamp, next_});
       }
       ++next_;
     }
     batch.finished = draining_ && next_ == topic_.messages.size();
     if (batch.elements.empty() && !batch.finished) return;
-    executor_.Post([done = std::exchange(pull_, nullptr), batch = std::move(batch)]() mutable { done(std::move(batch)); });
+    executor_.Post([done = std::exchange(pull_, nullptr), batch = std::move(batch)]() mutable {
+      done(std::move(batch));
+    });
   }
   static void AnswerAll() {
     for (FakeSource* source : live()) source->Answer();
@@ -256,15 +273,16 @@ struct FakeOutput {
 class FakeSink : public engine::Sink {
  public:
   FakeSink(FakeOutput& output, Executor& executor) : output_(output), executor_(executor) {}
-  void Write(const std::string& producer, uint64_t sequence, std::shared_ptr<const engine::Chunk> chunk,
-             Callback<void(Status)> done) override {
+  void Write(const std::string& producer, uint64_t sequence,
+             std::shared_ptr<const engine::Chunk> chunk, Callback<void(Status)> done) override {
     std::vector<std::string> values;
     for (const engine::Element& element : chunk->elements) {
       std::string_view in = element.value, part;
       windowing::ParseBytes(in, &part);
       values.emplace_back(part);
     }
-    executor_.Post([this, name = std::make_pair(producer, sequence), values = std::move(values), done = std::move(done)]() mutable {
+    executor_.Post([this, name = std::make_pair(producer, sequence), values = std::move(values),
+                    done = std::move(done)]() mutable {
       if (failures > 0) {
         --failures;
         done(Unavailable("the topic is gone"));
@@ -286,7 +304,9 @@ class FakeSink : public engine::Sink {
 
 struct FakeListener : public engine::JobListener {
   void OnFinished(Status status) override { finished = status; }
-  void OnMessage(engine::Importance, std::string text) override { messages.push_back(std::move(text)); }
+  void OnMessage(engine::Importance, std::string text) override {
+    messages.push_back(std::move(text));
+  }
   std::optional<Status> finished;
   std::vector<std::string> messages;
 };

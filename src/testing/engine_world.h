@@ -21,7 +21,9 @@ namespace millrace::testing {
 class EngineWorld {
  public:
   explicit EngineWorld(engine::Plan plan, engine::JobOptions options = {})
-      : options(options), plan_(std::make_shared<const engine::Plan>(std::move(plan))), contents_(storage::MakeMemoryLogContents()) {
+      : options(options),
+        plan_(std::make_shared<const engine::Plan>(std::move(plan))),
+        contents_(storage::MakeMemoryLogContents()) {
     auto store = std::make_unique<storage::MemoryStore>(/*keep_flushed=*/true);
     memory_store_ = store.get();
     store_ = std::move(store);
@@ -39,7 +41,8 @@ class EngineWorld {
     storage::Checkpointer::Options checkpoint;
     checkpoint.log_bytes = checkpoint_bytes;
     checkpoint.executor = executor;
-    storage_->checkpointer = std::make_unique<storage::Checkpointer>(*storage_->log, *storage_->store, checkpoint);
+    storage_->checkpointer =
+        std::make_unique<storage::Checkpointer>(*storage_->log, *storage_->store, checkpoint);
     runner = std::make_shared<FakeRunner>();
     if (setup) setup(*runner);
     listener = std::make_shared<FakeListener>();
@@ -50,17 +53,20 @@ class EngineWorld {
     environment.pool = executor;
     environment.runners["env"] = runner;
     environment.listener = listener;
-    environment.sources["fake"] = [this](const std::string&, const std::string&, std::function<void(Status)>) {
+    environment.sources["fake"] = [this](const std::string&, const std::string&,
+                                         std::function<void(Status)>) {
       auto made = std::make_unique<FakeSource>(topic, *executor);
       source = made.get();
       return StatusOr<std::unique_ptr<engine::Source>>(std::move(made));
     };
-    environment.sinks["fake"] = [this](const std::string&, const std::string&, std::function<void(Status)>) {
+    environment.sinks["fake"] = [this](const std::string&, const std::string&,
+                                       std::function<void(Status)>) {
       auto made = std::make_unique<FakeSink>(output, *executor);
       sink = made.get();
       return StatusOr<std::unique_ptr<engine::Sink>>(std::move(made));
     };
-    StatusOr<std::shared_ptr<engine::Job>> made = engine::Job::Make({7}, "job", plan_, options, environment);
+    StatusOr<std::shared_ptr<engine::Job>> made =
+        engine::Job::Make({7}, "job", plan_, options, environment);
     MR_CHECK(made.ok());
     job = *made;
     if (lives++ > 0) Recover();
@@ -133,9 +139,11 @@ class EngineWorld {
     MR_CHECK(job->LoadView().ok());
     StatusOr<storage::Lsn> from = storage::Checkpointer::ReplayPosition(*storage_->store);
     MR_CHECK(from.ok());
-    const Status replayed = storage_->log->Replay(*from, [this](storage::Lsn, const storage::Record& record) {
-      return engine::Job::OwnerOf(record.shard) == engine::JobUid{7} ? job->Replay(record) : OkStatus();
-    });
+    const Status replayed =
+        storage_->log->Replay(*from, [this](storage::Lsn, const storage::Record& record) {
+          return engine::Job::OwnerOf(record.shard) == engine::JobUid{7} ? job->Replay(record)
+                                                                         : OkStatus();
+        });
     if (!replayed.ok()) MR_DIE("replay: {}", MessageOf(replayed));
   }
 
@@ -148,8 +156,9 @@ class EngineWorld {
 
 // ---- Plans. Stage ids are positions.
 
-inline engine::CollectionSpec FakeCollection(std::string name, bool keyed = false,
-                                             windowing::WindowKind kind = windowing::WindowKind::kGlobal) {
+inline engine::CollectionSpec FakeCollection(
+    std::string name, bool keyed = false,
+    windowing::WindowKind kind = windowing::WindowKind::kGlobal) {
   engine::CollectionSpec spec;
   spec.name = std::move(name);
   spec.keyed = keyed;
@@ -166,8 +175,8 @@ inline windowing::Strategy FixedWindows(windowing::Millis size, windowing::Milli
   return strategy;
 }
 
-inline engine::StageSpec FakeStage(std::string name, engine::InputKind input, engine::Work work, std::vector<uint32_t> inputs,
-                                   std::vector<uint32_t> outputs) {
+inline engine::StageSpec FakeStage(std::string name, engine::InputKind input, engine::Work work,
+                                   std::vector<uint32_t> inputs, std::vector<uint32_t> outputs) {
   engine::StageSpec spec;
   spec.name = std::move(name);
   spec.input = input;
@@ -176,7 +185,8 @@ inline engine::StageSpec FakeStage(std::string name, engine::InputKind input, en
   spec.native_kind = "fake";
   for (uint32_t id : inputs) spec.inputs.push_back({id});
   for (uint32_t id : outputs) spec.outputs.push_back({id});
-  if (input == engine::InputKind::kImpulse) spec.impulse = EncodeElement({windowing::kMinTimestamp}, false);
+  if (input == engine::InputKind::kImpulse)
+    spec.impulse = EncodeElement({windowing::kMinTimestamp}, false);
   return spec;
 }
 
@@ -197,8 +207,10 @@ inline engine::Plan CountingPlan(windowing::Millis window, windowing::Millis lat
 inline void SetCountingFunctions(FakeRunner& runner, windowing::Millis window) {
   runner.Set({0}, [window](const engine::BundleRequest& request) {
     std::vector<FakeElement> out;
-    for (FakeElement& element : DecodeElements(request.data, FakeCoder::kBytes, windowing::WindowKind::kGlobal)) {
-      const windowing::Millis start = element.timestamp - ((element.timestamp % window) + window) % window;
+    for (FakeElement& element :
+         DecodeElements(request.data, FakeCoder::kBytes, windowing::WindowKind::kGlobal)) {
+      const windowing::Millis start =
+          element.timestamp - ((element.timestamp % window) + window) % window;
       FakeElement kv;
       kv.timestamp = element.timestamp;
       kv.windows = {windowing::Window::Interval(start, start + window)};
@@ -212,9 +224,11 @@ inline void SetCountingFunctions(FakeRunner& runner, windowing::Millis window) {
   });
   runner.Set({1}, [](const engine::BundleRequest& request) {
     std::vector<FakeElement> out;
-    for (FakeElement& element : DecodeElements(request.data, FakeCoder::kGrouped, windowing::WindowKind::kInterval)) {
+    for (FakeElement& element :
+         DecodeElements(request.data, FakeCoder::kGrouped, windowing::WindowKind::kInterval)) {
       FakeElement count = element;
-      count.value = element.key + "@" + std::to_string(element.windows[0].start) + "=" + std::to_string(element.values.size());
+      count.value = element.key + "@" + std::to_string(element.windows[0].start) + "=" +
+                    std::to_string(element.values.size());
       out.push_back(std::move(count));
     }
     engine::BundleResult result;
