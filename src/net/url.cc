@@ -76,8 +76,8 @@ StatusOr<Url> ParseUrl(std::string_view text) {
   bool bracketed = authority[0] == '[';
   url.authority = bracketed ? fmt::format("[{}]", url.host) : url.host;
   if (url.port != default_port) url.authority += ":" + url.port;
-  url.target = std::string(target);
-  if (url.target.empty() || url.target[0] == '?') url.target.insert(0, "/");
+  if (target.empty() || target[0] == '?') url.target = '/';
+  url.target += target;
   return url;
 }
 
