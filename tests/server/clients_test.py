@@ -144,11 +144,13 @@ def test_errors_have_codes_and_texts(publisher, subscriber, topic, subscription)
     subscriber.subscribe(f'{PROJECT}/subscriptions/nothing', print).result(10)
 
 
-def test_compressed_publishes(publisher, topic, subscriber, subscription):
-  settings = pubsub_v1.types.PublisherOptions(enable_grpc_compression=True,
-                                              grpc_compression_bytes_threshold=10)
-  compressing = pubsub_v1.PublisherClient(publisher_options=settings)
-  compressing.publish(topic, b'a' * 5000).result(10)
+def test_compressed_publishes(server, topic, subscriber, subscription):
+  request = pubsub_v1.types.PublishRequest(topic=topic, messages=[{'data': b'a' * 5000}])
+  with grpc.insecure_channel(server.pubsub, compression=grpc.Compression.Gzip) as channel:
+    publish = channel.unary_unary(
+        '/google.pubsub.v1.Publisher/Publish', pubsub_v1.types.PublishRequest.serialize,
+        pubsub_v1.types.PublishResponse.deserialize)
+    assert len(publish(request, timeout=10).message_ids) == 1
   got = subscriber.pull(subscription=subscription, max_messages=1).received_messages
   assert got[0].message.data == b'a' * 5000
 

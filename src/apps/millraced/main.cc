@@ -43,6 +43,7 @@ int Run(const ServerOptions& options) {
   StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
   if (!server.ok()) {
     std::string sentence(MessageOf(server.status()));
+    if (!sentence.ends_with('.')) sentence += '.';
     std::fprintf(stderr, "millraced: %s\n", sentence.c_str());
     return 1;
   }
