@@ -84,8 +84,8 @@ def follow(comparison, killer):
 def kill_now(kills, share, seconds):
   """The second kill before or with the first results, the third on the way."""
   if kills == 1:
-    return share > 0 or seconds > 5
-  return kills == 2 and (share > 0.3 and seconds > 0.5 or seconds > 5)
+    return share > 0 or seconds > 20
+  return kills == 2 and (share > 0.3 and seconds > 0.5 or seconds > 20)
 
 
 def verdict(comparison, flights, progress, killer, seconds):

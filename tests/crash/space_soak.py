@@ -53,7 +53,8 @@ def main():
         assert result['lost'] == 0 and result['errors'] == 0, done.stdout
         passed += result['publish']['messages_ok'] * 10000
         most = max(most, disk(server.data_dir))
-        print(f'{passed / 1e9:.1f} GB passed, {disk(server.data_dir) / 1e6:.0f} MB on disk', flush=True)
+        now = disk(server.data_dir) / 1e6
+        print(f'{passed / 1e9:.1f} GB passed, {now:.0f} MB on disk', flush=True)
       time.sleep(10)
       end = disk(server.data_dir)
       for subscription in kept[::100]:

@@ -7,7 +7,7 @@ RESUMED = re.compile(r'^(?:\[pid +)?(\d+)\]? +(\d+\.\d+) <\.\.\. (\w+) resumed>(
 DURATION = re.compile(r'= (-?\d+).*<(\d+\.\d+)>$')
 SYNCS = ('fdatasync', 'fsync')
 WRITES = ('write', 'pwrite64', 'writev', 'pwritev', 'pwritev2')
-STRACE = ('strace', '-f', '-ttt', '-T', '-s', '262144', '-e',
+STRACE = ('strace', '-f', '-ttt', '-T', '-s', '16384', '-e',
           'trace=' + ','.join((*SYNCS, *WRITES)), '-o')
 
 

@@ -28,7 +28,7 @@ def traced(tmp_path_factory):
 
 def talk():
   """Publishes one by one, then many at once, then acknowledges one by one."""
-  topic, path = 'projects/strace/topics/t', 'projects/strace/subscriptions/s'
+  topic, path = 'projects/strace/topics/traced', 'projects/strace/subscriptions/traced'
   publisher, subscriber = pubsub_v1.PublisherClient(), pubsub_v1.SubscriberClient()
   publisher.create_topic(request={'name': topic})
   subscriber.create_subscription(request={'name': path, 'topic': topic, 'ack_deadline_seconds': 60})
