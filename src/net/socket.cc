@@ -158,8 +158,8 @@ StatusOr<Listeners> ListenTcp(const std::vector<std::string>& hosts, int port) {
     }
   }
   // A missing ::1 is left out only where another host serves, so it must not come first.
-  std::stable_partition(distinct.begin(), distinct.end(),
-                        [](const std::string& host) { return host != "::1"; });
+  std::partition(distinct.begin(), distinct.end(),
+                 [](const std::string& host) { return host != "::1"; });
   bool taken = true;
   StatusOr<Listeners> listeners = Internal("unreachable");
   for (int attempt = 0; attempt < kPortAttempts && taken; ++attempt) {
