@@ -67,6 +67,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
 
   Mutex mutex;
   std::set<std::shared_ptr<Checkpointed>> dirty MR_GUARDED_BY(mutex);
+  // Asked by the last round.
+  std::set<std::shared_ptr<Checkpointed>> recent MR_GUARDED_BY(mutex);
   std::shared_ptr<Round> running MR_GUARDED_BY(mutex);
   std::vector<Callback<void(Status)>> waiting
       MR_GUARDED_BY(mutex);  // for the round after the running one
@@ -97,7 +99,10 @@ void Checkpointer::State::Ask(const std::shared_ptr<Round>& round) {
   {
     MutexLock lock(mutex);
     last_start = round->start;
-    round->asked.assign(dirty.begin(), dirty.end());
+    // Those of the last round too: one may have answered before it applied what made it dirty.
+    recent.insert(dirty.begin(), dirty.end());
+    round->asked.assign(recent.begin(), recent.end());
+    recent = std::move(dirty);
     dirty.clear();
   }
   round->unanswered = round->asked.size() + 1;  // one more for the asking itself

@@ -48,7 +48,10 @@ class Checkpointer {
   static StatusOr<Lsn> ReplayPosition(Store& store);
 
   // The shard is about to append; call it before the append, or a checkpoint that starts in between
-  // skips the shard. Cheap; repeated calls before the next checkpoint are one.
+  // skips the shard. It will be asked by the next two checkpoints, so it may apply its records when
+  // they are appended or when they are durable. Cheap; repeated calls before the next checkpoint
+  // are one.
+  // After a restart also for a shard that was changed by replay, before the first checkpoint.
   void MarkDirty(std::shared_ptr<Checkpointed> shard);
   // Called by the log's user after appends (or by a timer): starts a checkpoint if the log has
   // grown enough.

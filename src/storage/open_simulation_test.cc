@@ -123,6 +123,7 @@ class Simulation {
     pool_ = std::make_unique<ThreadPool>(1, "shards");
     shard_ = std::make_shared<RowShard>(*storage_, *pool_);
     if (!shard_->Recover()) return "does not recover";
+    storage_->checkpointer->MarkDirty(shard_);  // what was replayed is in memory only
     uint64_t upto = shard_->applied();
     if (upto < acknowledged_) return "acknowledged records are gone";
     if (upto > records_.size()) return "records that were never appended";
