@@ -54,6 +54,7 @@ def submit(server, pool, subscription, topic, name):
              f'--job_endpoint={server.dataflow}', '--environment_type=EXTERNAL',
              f'--environment_config={pool.address}', '--sdk_location=container',
              f'--job_name={name}', f'--input_subscription={subscription}',
-             f'--output_topic={topic}', f'--window_seconds={WINDOW}', f'--project={beam_jobs.PROJECT}',
+             f'--output_topic={topic}', f'--window_seconds={WINDOW}',
+             f'--project={beam_jobs.PROJECT}',
              f'--dataflow_service_options=timestamp_band={BAND}s']
   subprocess.run([str(c) for c in command], check=True, timeout=120)
