@@ -31,7 +31,8 @@ struct Delivery {
   WallTime publish_time;
 };
 
-// What became of ack ids with exactly-once delivery; without it every well-formed id counts as done.
+// What became of ack ids with exactly-once delivery; without it every well-formed id counts as
+// done.
 struct AckOutcome {
   std::vector<std::string> done, invalid, unordered, failed_for_now;
 };
@@ -51,10 +52,12 @@ struct BacklogInfo {
   uint64_t messages = 0;  // unacked, leased ones included
   uint64_t bytes = 0;
   std::optional<WallTime> oldest_unacked_publish;
-  // Wall time that no later publish will be stamped before: now, or the stamp of the oldest publish not committed yet.
+  // Wall time that no later publish will be stamped before: now, or the stamp of the oldest publish
+  // not committed yet.
   WallTime now;
-  // For a registered attribute: exact minimum event time (ms) of the unacked messages, and of all messages published within
-  // the band, acked or not. A missing or bad attribute counts as publish time. Empty: no such message.
+  // For a registered attribute: exact minimum event time (ms) of the unacked messages, and of all
+  // messages published within the band, acked or not. A missing or bad attribute counts as publish
+  // time. Empty: no such message.
   bool event_times_known = false;  // false until the backlog has been scanned after registering
   std::optional<int64_t> min_event_ms_unacked;
   std::optional<int64_t> min_event_ms_in_band;

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "pubsub/broker/virtual_broker.h"
+#include "testing/virtual_broker.h"
 
 namespace millrace::pubsub {
 namespace {

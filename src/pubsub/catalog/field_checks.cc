@@ -74,9 +74,9 @@ Status CheckLabelKey(const std::string& key) {
   std::string refused = fmt::format(
       R"("labels"; key "{}" does not conform to regular expression "{}")", key, kKeyPattern);
   if (!IsLowerOrOtherLetter(characters.points[0])) {
-    return InvalidLabels(fmt::format(
-        R"({}; first character "{}" is not a non-uppercased letter (Unicode character class Ll or Lo))",
-        refused, characters.texts[0]));
+    return InvalidLabels(fmt::format(R"({}; first character "{}" is not a non-uppercased letter )"
+                                     "(Unicode character class Ll or Lo)",
+                                     refused, characters.texts[0]));
   }
   for (size_t i = 1; i < characters.points.size(); ++i) {
     if (IsLabelCharacter(characters.points[i])) continue;
@@ -101,10 +101,10 @@ Status CheckLabelValue(const std::string& key, const std::string& value) {
   }
   for (size_t i = 0; i < characters.points.size(); ++i) {
     if (IsLabelCharacter(characters.points[i])) continue;
-    return InvalidLabels(fmt::format(
-        R"("labels.{}"; value "{}" does not conform to regular expression "{}"; character "{}" is not a )"
-        R"(non-uppercased letter, a number, "_" or "-")",
-        key, value, kValuePattern, characters.texts[i]));
+    return InvalidLabels(
+        fmt::format(R"("labels.{}"; value "{}" does not conform to regular expression "{}"; )"
+                    R"(character "{}" is not a non-uppercased letter, a number, "_" or "-")",
+                    key, value, kValuePattern, characters.texts[i]));
   }
   return OkStatus();
 }

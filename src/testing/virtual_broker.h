@@ -30,6 +30,8 @@ class VirtualBroker {
   Broker& operator*() { return *broker_; }
   Broker* operator->() { return broker_.get(); }
   testing::FakeClock& clock() { return clock_; }
+  testing::ManualTimers& timers() { return timers_; }
+  Executor& executor() { return pool_; }
   storage::CommitLog& log() { return *storage_->log; }
 
   // Runs what is queued but commits nothing.
