@@ -13,7 +13,11 @@ constexpr int64_t kBucketMicrosMin = 1000;
 }  // namespace
 
 EventTimes::EventTimes(std::string attribute, Duration band, uint64_t from)
-    : attribute_(std::move(attribute)), band_(band), cursor_(from), base_(from / kChunk) {}
+    : attribute_(std::move(attribute)),
+      band_(band),
+      cursor_(from),
+      looking_back_(from > 0),
+      base_(from / kChunk) {}
 
 int64_t EventTimes::BucketMicros() const {
   return std::max(kBucketMicrosMin, band_.count() / kBucketsPerBand);
@@ -29,6 +33,14 @@ void EventTimes::WidenBand(Duration band) {
     // The end of the old bucket decides: a minimum may be kept too long, never too short.
     AddToBand({(bucket.index + 1) * old_micros - 1}, bucket.minimum);
   }
+}
+
+void EventTimes::LookBack(const StoredMessage* probed, WallTime now) {
+  cursor_ = probe();
+  back_step_ *= 2;
+  // Dead messages are past everyone's retention or long acked by all: nothing of the band is
+  // further back.
+  looking_back_ = cursor_ > 0 && probed != nullptr && probed->publish_time >= now - band_;
 }
 
 EventTimes::Chunk& EventTimes::At(uint64_t chunk) {

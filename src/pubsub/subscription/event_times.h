@@ -24,12 +24,20 @@ class EventTimes {
  public:
   static constexpr uint64_t kChunk = 1024;
 
-  // Starts at offset `from`; everything below is acked.
+  // Everything below `from` is acked. Before anything is added, LookBack must have found where to
+  // begin.
   EventTimes(std::string attribute, Duration band, uint64_t from);
 
   const std::string& attribute() const { return attribute_; }
   // Grows only.
   void WidenBand(Duration band);
+
+  // Messages of the band may lie below the first unacked one: the probe is the next message to look
+  // at. Finds the beginning in doubling steps, with little read.
+  bool looking_back() const { return looking_back_; }
+  uint64_t probe() const { return cursor_ > back_step_ ? cursor_ - back_step_ : 0; }
+  // The message at probe(), or null if it does not live.
+  void LookBack(const StoredMessage* probed, WallTime now);
 
   // Messages below were added.
   uint64_t cursor() const { return cursor_; }
@@ -80,6 +88,8 @@ class EventTimes {
   std::string attribute_;
   Duration band_;
   uint64_t cursor_;
+  bool looking_back_;
+  uint64_t back_step_ = kChunk;
   uint64_t base_;  // of chunks_[0]
   std::deque<Chunk> chunks_;
   std::deque<Bucket> buckets_;  // by publish time

@@ -427,5 +427,22 @@ TEST(Checkpoint, RowsAndTheRestOfTheRecordsGiveTheSameState) {
   EXPECT_LE(h.rows.size(), 5u);
 }
 
+TEST(Checkpoint, AShardThatEndedForAShutdownStillWritesItsRows) {
+  Harness h;
+  h.Publish(10);
+  auto got = **h.StartPull(3)->answer;
+  h.Ack(Harness::Ids(got));
+  h.shard->End(Unavailable("shutting down"));
+  h.Run();
+  h.Checkpoint();
+  h.log.DropDurable();
+  h.Crash();
+  EXPECT_EQ(h.StartPull(100)->Offsets(), Range(3, 10));
+  auto before = h.rows;
+  h.shard->End(NotFound("deleted"));
+  h.Checkpoint();
+  EXPECT_EQ(h.rows, before) << "the catalogue removes them";
+}
+
 }  // namespace
 }  // namespace millrace::pubsub

@@ -112,8 +112,14 @@ Survey::Work Survey::Choose() {
   Work work;
   for (auto& times : state_.event_times) {
     if (Joined(*times)) continue;
-    work.kind = Work::kScan;
     work.times = times.get();
+    if (times->looking_back()) {
+      work.kind = Work::kLookBack;
+      work.from = times->probe();
+      work.end = work.from + 1;
+      return work;
+    }
+    work.kind = Work::kScan;
     work.from = times->cursor();
     work.end = state_.summaries.counted_end();
     return work;
@@ -169,7 +175,8 @@ void Survey::Read(const Work& work) {
     Done(work, {});
     return;
   }
-  size_t bytes = work.kind == Work::kOldest ? 1 : kPieceBytes;
+  bool one = work.kind == Work::kOldest || work.kind == Work::kLookBack;
+  size_t bytes = one ? 1 : kPieceBytes;
   std::vector<StoredMessage> messages;
   // An answer from memory that begins later than asked may have a hole: only the disk can say so.
   if (context_.topic().TryRead(work.from, work.end, bytes, &messages) && !messages.empty() &&
@@ -197,6 +204,10 @@ void Survey::Done(const Work& work, const std::vector<StoredMessage>& messages) 
   if (!messages.empty()) read_to = std::min(work.end, messages.back().offset + 1);
   switch (work.kind) {
     case Work::kNone:
+      break;
+    case Work::kLookBack:
+      work.times->LookBack(messages.empty() ? nullptr : &messages.front(),
+                           context_.environment.clock->WallNow());
       break;
     case Work::kScan:
       DoneScan(work, messages, read_to);

@@ -46,16 +46,16 @@ class Survey {
     bool oldest_read = false;
     Callback<void(StatusOr<BacklogInfo>)> done;
   };
-  // What is read next. kScan: for an attribute registered later than the counting began.
+  // What is read next. kLookBack, kScan: for an attribute registered later than the counting began.
   struct Work {
-    enum Kind { kNone, kScan, kCount, kRecount, kRefine, kOldest } kind = kNone;
+    enum Kind { kNone, kLookBack, kScan, kCount, kRecount, kRefine, kOldest } kind = kNone;
     uint64_t from = 0, end = 0;
     EventTimes* times = nullptr;
     EventTimes::Part part;
   };
 
   bool Joined(const EventTimes& times) const {
-    return times.cursor() >= state_.summaries.counted_end();
+    return !times.looking_back() && times.cursor() >= state_.summaries.counted_end();
   }
   void Kick();
   void Step();
