@@ -152,6 +152,7 @@ bool SpaceReclaimer::Pass() {
       if (!census.ok()) {
         MR_LOG(kError, "space of {} cannot be freed: {}", segment->path,
                MessageOf(census.status()));
+        table_.NoteCount(segment, segment->live_bytes);
         continue;
       }
       if (stopping()) return false;

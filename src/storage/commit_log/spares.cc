@@ -104,6 +104,7 @@ StatusOr<SegmentFile> SpareSegments::MakeFirst() {
 void SpareSegments::Want() {
   {
     MutexLock lock(mutex_);
+    if (wanted_ || spare_) return;
     wanted_ = true;
   }
   changed_.NotifyAll();
