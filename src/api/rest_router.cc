@@ -76,7 +76,7 @@ HttpResponse AnswerResponse(const MethodDescriptor& method, const Answer& answer
     response.body = body.view();
     return response;
   }
-  StatusOr<std::string> json = Transcoder::ToJson(method, body.view());
+  StatusOr<std::string> json = Transcoder::ToJson(method, body.view(), parameters.enums_as_numbers);
   return json.ok() ? JsonResponse(200, *json, parameters.pretty)
                    : ErrorResponse(json.status(), parameters.pretty);
 }

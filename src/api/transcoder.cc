@@ -280,20 +280,23 @@ SystemParameters Transcoder::ReadSystemParameters(std::string_view target) {
       parameters.pretty = value != "false" && value != "0";
     } else if (plain == "alt") {
       parameters.protobuf = value == "proto";
+      parameters.enums_as_numbers = value.find("enum-encoding=int") != value.npos;
     }
   }
   return parameters;
 }
 
-StatusOr<std::string> Transcoder::ToJson(const MethodDescriptor& method,
-                                         std::string_view response) {
+StatusOr<std::string> Transcoder::ToJson(const MethodDescriptor& method, std::string_view response,
+                                         bool enums_as_numbers) {
   std::unique_ptr<Message> message(
       MessageFactory::generated_factory()->GetPrototype(method.output_type())->New());
   if (!message->ParseFromArray(response.data(), static_cast<int>(response.size()))) {
     return Internal(fmt::format("The response of {} could not be read.", method.full_name()));
   }
   std::string json;
-  auto status = google::protobuf::util::MessageToJsonString(*message, &json);
+  google::protobuf::util::JsonPrintOptions options;
+  options.always_print_enums_as_ints = enums_as_numbers;
+  auto status = google::protobuf::util::MessageToJsonString(*message, &json, options);
   if (!status.ok()) {
     return Internal(fmt::format("The response of {} could not be printed as JSON: {}",
                                 method.full_name(), status.ToString()));

@@ -29,8 +29,9 @@ struct RestCall {
 
 // Parameters that every method of a Google REST API takes.
 struct SystemParameters {
-  bool pretty = true;     // prettyPrint
-  bool protobuf = false;  // alt=proto: the answer as wire bytes
+  bool pretty = true;             // prettyPrint
+  bool protobuf = false;          // alt=proto: the answer as wire bytes
+  bool enums_as_numbers = false;  // alt=json;enum-encoding=int
 };
 
 // Immutable after its routes have been added; any thread may use it. Calling methods, HTTP headers
@@ -48,7 +49,7 @@ class Transcoder {
   static SystemParameters ReadSystemParameters(std::string_view target);
   // Serialised response of that method as compact JSON.
   static StatusOr<std::string> ToJson(const google::protobuf::MethodDescriptor& method,
-                                      std::string_view response);
+                                      std::string_view response, bool enums_as_numbers = false);
 
  private:
   struct Route {

@@ -141,6 +141,14 @@ TEST_F(TranscoderTest, AnswersAreIndentedAsGoogleDoes) {
   "ackDeadlineSeconds": 10
 }
 )");
+  subscription.Clear();
+  subscription.set_state(pb::Subscription::ACTIVE);
+  EXPECT_EQ(*Transcoder::ToJson(*method, subscription.SerializeAsString()),
+            R"({"state":"ACTIVE"})");
+  auto numbers = Transcoder::ReadSystemParameters("/x?%24alt=json%3Benum-encoding%3Dint");
+  EXPECT_EQ(
+      *Transcoder::ToJson(*method, subscription.SerializeAsString(), numbers.enums_as_numbers),
+      R"({"state":1})");
   EXPECT_EQ(IndentJson("{}"), "{}\n");
   EXPECT_EQ(IndentJson(R"({"a":[1,{"b\"}":[]}]})"),
             "{\n  \"a\": [\n    1,\n    {\n      "
