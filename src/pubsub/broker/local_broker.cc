@@ -68,7 +68,8 @@ class BrokerLiveness : public storage::Liveness {
                  Callback<void(std::vector<uint32_t>)> done) override {
     catalog_->executor().Post([catalog = catalog_, registry = registry_,
                                entries = std::move(entries), done = std::move(done)]() mutable {
-      registry->CountLive(std::move(entries), catalog->executor(), std::move(done));
+      std::shared_ptr<Executor> executor(catalog, &catalog->executor());
+      registry->CountLive(std::move(entries), std::move(executor), std::move(done));
     });
   }
 

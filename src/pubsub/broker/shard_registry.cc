@@ -210,7 +210,8 @@ struct Range {
 
 }  // namespace
 
-void ShardRegistry::CountLive(std::vector<storage::TopicEntry> entries, Executor& catalog,
+void ShardRegistry::CountLive(std::vector<storage::TopicEntry> entries,
+                              std::shared_ptr<Executor> catalog,
                               Callback<void(std::vector<uint32_t>)> done) {
   auto result = std::make_shared<LiveCount>();
   result->live.resize(entries.size());
@@ -226,12 +227,12 @@ void ShardRegistry::CountLive(std::vector<storage::TopicEntry> entries, Executor
     if (topic == topics_.end()) continue;
     for (const auto& handle : topic->second.subscriptions) {
       ++result->waiting;
-      handle->executor.Post([handle, ranges = ranges, result, &catalog] {
+      handle->executor.Post([handle, ranges = ranges, result, catalog] {
         std::vector<uint32_t> needed;
         needed.reserve(ranges->size());
         for (const Range& range : *ranges)
           needed.push_back(handle->shard->CountNeeded(range.first, range.count));
-        catalog.Post([ranges, needed = std::move(needed), result] {
+        catalog->Post([ranges, needed = std::move(needed), result] {
           for (size_t i = 0; i < needed.size(); ++i) {
             uint32_t& live = result->live[(*ranges)[i].index];
             live = std::max(live, needed[i]);

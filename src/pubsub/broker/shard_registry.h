@@ -61,8 +61,8 @@ class ShardRegistry : public CatalogListener {
   void Start();
 
   // How many messages of each entry some subscription needs; `done` runs on `catalog`, the executor
-  // all this lives on.
-  void CountLive(std::vector<storage::TopicEntry> entries, Executor& catalog,
+  // all this lives on; shared, since the broker may go while shards still count.
+  void CountLive(std::vector<storage::TopicEntry> entries, std::shared_ptr<Executor> catalog,
                  Callback<void(std::vector<uint32_t>)> done);
   // Posts to every subscription what is due by the clock, and lets go of shards that ended a while
   // ago.
