@@ -104,9 +104,9 @@ std::vector<Item> CutAfter(std::vector<Item>& items, size_t elements) {
       rest.push_back({cut.range, Run{run->chunk, run->first + kept, run->count - kept}});
       run->count = kept;
     } else if (auto* batch = std::get_if<KeyBatch>(&cut.work)) {
-      KeyBatch behind{batch->entry,
-                      {batch->refs.begin() + static_cast<ptrdiff_t>(elements), batch->refs.end()},
-                      {}};
+      KeyBatch behind;
+      behind.entry = batch->entry;
+      behind.refs.assign(batch->refs.begin() + static_cast<ptrdiff_t>(elements), batch->refs.end());
       batch->refs.resize(elements);
       rest.push_back({cut.range, std::move(behind)});
     }

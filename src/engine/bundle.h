@@ -17,16 +17,15 @@ struct Item {
   size_t elements() const;
 };
 
-// What a job must do for a stage with state: where reads and writes of a bundle go.
 class StateOverlay;
 
 struct Bundle {
   uint64_t attempt = 0;
   StageId stage;
   std::vector<Item> items;
-  int fails = 0;        // of exactly these items
-  Duration back_off{};  // of a parked one: the last
-  std::shared_ptr<StateOverlay> state;
+  int fails = 0;                        // of exactly these items
+  Duration back_off{};                  // of a parked one: the last
+  std::shared_ptr<StateOverlay> state;  // while it runs, if the stage has any
   size_t data_bytes = 0;
 };
 

@@ -5,15 +5,22 @@
 
 #include "base/log.h"
 #include "engine/rows.h"
+#include "engine/side_inputs.h"
 
 namespace millrace::engine {
 
 using windowing::Millis;
 
 BundleCommit::BundleCommit(Parts parts)
-    : parts_(std::move(parts)), consumers_(parts_.plan->collections.size()) {
+    : parts_(std::move(parts)),
+      consumers_(parts_.plan->collections.size()),
+      side_consumers_(parts_.plan->collections.size()) {
   for (auto& stage : *parts_.stages) {
     for (CollectionId input : stage->spec->inputs) consumers_[input.value].push_back(stage.get());
+    for (size_t i = 0; i < stage->spec->side_inputs.size(); ++i) {
+      const SideInputSpec& side = stage->spec->side_inputs[i];
+      side_consumers_[side.collection.value].push_back({stage.get(), i, side.multimap});
+    }
   }
 }
 
@@ -23,7 +30,8 @@ RangeTimes BundleCommit::TimesOf(const StageState& stage) const {
   times.wall = parts_.clock->WallNow();
   times.grouping = {parts_.keeper->input(stage.id), parts_.keeper->output(stage.id),
                     times.wall.micros / 1000};
-  times.side_ready = parts_.keeper->SideReady(stage.id);
+  // What the watermark says is complete must also be readable: rows are written when durable.
+  times.side_ready = stage.side_ordinal > durable_ ? INT64_MIN : parts_.keeper->SideReady(stage.id);
   return times;
 }
 
@@ -43,20 +51,23 @@ void BundleCommit::Commit(std::vector<RangeRecord> records, Task on_durable) {
   parts_.before_append();
   const uint64_t ordinal = ++ordinal_;
   std::vector<storage::Record> appended;
-  std::vector<std::string> state_writes;
-  appended.reserve(records.size());
-  for (RangeRecord& part : records) {
-    appended.push_back({part.range->id(), part.range->next_seq(),
-                        SharedBytes(part.record.Serialize()), std::nullopt});
-    if (!part.record.state.empty()) state_writes.push_back(part.record.state);
-  }
   std::vector<uint64_t> seqs;
-  for (const storage::Record& record : appended) seqs.push_back(record.seq);
+  storage::WriteBatch writes;  // rows that readers see at once, hence only when durable
+  for (RangeRecord& part : records) {
+    seqs.push_back(part.range->next_seq());
+    appended.push_back(
+        {part.range->id(), seqs.back(), SharedBytes(part.record.Serialize()), std::nullopt});
+    AppendSides(*part.range, seqs.back(), part.record, writes);
+    if (part.record.state.empty()) continue;
+    StatusOr<storage::WriteBatch> state = storage::WriteBatch::Parse(part.record.state);
+    MR_CHECK(state.ok());
+    writes.Append(*state);
+  }
   if (parts_.faults.ack_before_commit && on_durable) std::exchange(on_durable, nullptr)();
   parts_.log->Append(std::move(appended),
-                     parts_.on_executor([this, ordinal, state_writes = std::move(state_writes),
+                     parts_.on_executor([this, ordinal, writes = std::move(writes),
                                          effects = std::move(on_durable)]() mutable {
-                       OnDurable(ordinal, state_writes);
+                       OnDurable(ordinal, writes);
                        if (effects) effects();
                        parts_.became_durable();
                      }));
@@ -66,11 +77,25 @@ void BundleCommit::Commit(std::vector<RangeRecord> records, Task on_durable) {
   }
 }
 
-void BundleCommit::OnDurable(uint64_t ordinal, const std::vector<std::string>& state_writes) {
+void BundleCommit::OnDurable(uint64_t ordinal, const storage::WriteBatch& writes) {
   durable_ = std::max(durable_, ordinal);
-  for (const std::string& serialized : state_writes) {
-    StatusOr<storage::WriteBatch> batch = storage::WriteBatch::Parse(serialized);
-    MR_CHECK(batch.ok() && parts_.store->Write(*batch).ok());
+  if (!writes.empty()) MR_CHECK(parts_.store->Write(writes).ok());
+}
+
+void BundleCommit::AppendSides(const RangeShard& from, uint64_t seq, const BundleRecord& record,
+                               storage::WriteBatch& batch) {
+  for (size_t i = 0; i < record.outputs.size(); ++i) {
+    const uint32_t collection = record.outputs[i].collection().value;
+    if (collection >= side_consumers_.size()) continue;
+    for (const SideConsumer& side : side_consumers_[collection]) {
+      std::string name;
+      windowing::AppendBigEndian64(name, from.id().uid);
+      windowing::AppendBigEndian64(name, seq);
+      windowing::AppendBigEndian32(name, static_cast<uint32_t>(i));
+      AppendSideRows(record.outputs[i], parts_.job, side.stage->id, side.index, side.multimap, name,
+                     batch);
+      side.stage->side_ordinal = ordinal_;
+    }
   }
 }
 
@@ -85,10 +110,13 @@ Status BundleCommit::Replay(StageState& stage, RangeShard& range, uint64_t seq,
     return DataLoss("engine: a record of a range is missing in the log");
   MR_ASSIGN_OR_RETURN(BundleRecord record, BundleRecord::Parse(payload));
   if (parts_.faults.lose_outputs_on_replay) record.outputs.clear();
+  storage::WriteBatch writes;
+  AppendSides(range, seq, record, writes);
   if (!record.state.empty()) {
-    MR_ASSIGN_OR_RETURN(storage::WriteBatch batch, storage::WriteBatch::Parse(record.state));
-    MR_RETURN_IF_ERROR(parts_.store->Write(batch));
+    MR_ASSIGN_OR_RETURN(storage::WriteBatch state, storage::WriteBatch::Parse(record.state));
+    writes.Append(state);
   }
+  if (!writes.empty()) MR_RETURN_IF_ERROR(parts_.store->Write(writes));
   Apply(stage, range, seq, record, false);
   return OkStatus();
 }

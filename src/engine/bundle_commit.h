@@ -36,6 +36,7 @@ class BundleCommit {
     MetricTable* committed = nullptr;
     storage::CommitLog* log = nullptr;
     storage::Store* store = nullptr;
+    uint64_t job = 0;
     const Clock* clock = nullptr;
     Faults faults;
     std::function<void()> before_append;    // marks the job dirty
@@ -60,17 +61,23 @@ class BundleCommit {
   void UpdateBounds(const StageState& stage);
 
  private:
-  struct Consumer {
+  struct SideConsumer {
     StageState* stage;
+    size_t index;
+    bool multimap;
   };
+  // Rows of side inputs in the record's outputs.
+  void AppendSides(const RangeShard& from, uint64_t seq, const BundleRecord& record,
+                   storage::WriteBatch& batch);
   void Apply(StageState& stage, RangeShard& range, uint64_t seq, const BundleRecord& record,
              bool live);
   void Route(const PackedChunk& chunk, uint64_t spread, Arrival how);
   void Deliver(StageState& to, const PackedChunk& chunk, uint64_t spread, Arrival how);
-  void OnDurable(uint64_t ordinal, const std::vector<std::string>& state_writes);
+  void OnDurable(uint64_t ordinal, const storage::WriteBatch& writes);
 
   Parts parts_;
   std::vector<std::vector<StageState*>> consumers_;  // by collection
+  std::vector<std::vector<SideConsumer>> side_consumers_;
   uint64_t ordinal_ = 0, durable_ = 0;
 };
 

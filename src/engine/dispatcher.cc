@@ -10,6 +10,8 @@
 namespace millrace::engine {
 namespace {
 
+constexpr size_t kStateBytesMax = 64 << 20;
+
 // While a bundle of the stage runs, another is cut only when so much is ready, or when the rest has
 // waited so long: a bundle costs a harness a millisecond, whatever is in it.
 constexpr size_t kParallelReady = 256;
@@ -25,6 +27,17 @@ size_t ReadyOf(const StageState& stage, SteadyTime now) {
   return ready;
 }
 
+void AddConsumed(BundleRecord& record, const Ref& ref) {
+  if (!record.consumed.empty()) {
+    ElementRun& last = record.consumed.back();
+    if (last.chunk == ref.chunk->number && last.first + last.count == ref.index) {
+      ++last.count;
+      return;
+    }
+  }
+  record.consumed.push_back({ref.chunk->number, ref.index, 1});
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(Parts parts) : parts_(std::move(parts)) {
@@ -34,8 +47,11 @@ Dispatcher::Dispatcher(Parts parts) : parts_(std::move(parts)) {
       by_environment_[stage->spec->environment].push_back(stage);
     if (stage->spec->work == Work::kPass) passes_.push_back(stage);
   }
-  for (const CollectionSpec& collection : parts_.plan->collections)
-    counted_.insert(collection.name);
+  for (const StageSpec& stage : parts_.plan->stages) {
+    for (CollectionId output : stage.outputs) {
+      counted_.insert(parts_.plan->collections[output.value].name);
+    }
+  }
 }
 
 void Dispatcher::Pump() {
@@ -106,6 +122,11 @@ void Dispatcher::Launch(StageState& stage, std::unique_ptr<Bundle> bundle) {
     parts_.fail(encoded);
     return;
   }
+  if (request.element_count == 0 && request.timers.empty()) {  // all of it came too late
+    Finish(stage, std::move(bundle), BundleResult{}, {}, {});
+    return;
+  }
+  if (stage.place) request.state = bundle->state = parts_.make_state(stage, bundle->attempt);
   ++stage.in_flight;
   ++in_flight_[stage.spec->environment];
   const uint64_t attempt = bundle->attempt;
@@ -122,10 +143,37 @@ void Dispatcher::RunPass(StageState& stage, std::unique_ptr<Bundle> bundle) {
     parts_.fail(outputs.status());
     return;
   }
-  Finish(stage, std::move(bundle), BundleResult{}, std::move(*outputs));
+  Finish(stage, std::move(bundle), BundleResult{}, std::move(*outputs), {});
 }
 
 void Dispatcher::OnResult(uint64_t attempt, BundleResult result) {
+  auto it = running_.find(attempt);
+  if (it == running_.end()) return;
+  std::shared_ptr<StateOverlay> state = std::exchange(it->second->state, nullptr);
+  if (state && result.status.ok()) {
+    parts_.close_state(std::move(state), attempt, std::move(result));
+    return;
+  }
+  if (state) state->Close([](StatusOr<storage::WriteBatch>) {});
+  Answered(attempt, std::move(result), {});
+}
+
+void Dispatcher::OnState(uint64_t attempt, BundleResult result,
+                         StatusOr<storage::WriteBatch> changes) {
+  std::string state;
+  if (!changes.ok()) {
+    result.status = Internal(MessageOf(changes.status()));
+  } else if (changes->bytes() > kStateBytesMax) {
+    result.status = ResourceExhausted(
+        fmt::format("a bundle changes {} MiB of state; at most {} MiB are possible",
+                    changes->bytes() >> 20, kStateBytesMax >> 20));
+  } else if (!changes->empty()) {
+    state = changes->Serialize();
+  }
+  Answered(attempt, std::move(result), std::move(state));
+}
+
+void Dispatcher::Answered(uint64_t attempt, BundleResult result, std::string state) {
   auto it = running_.find(attempt);
   if (it == running_.end()) return;
   std::unique_ptr<Bundle> bundle = std::move(it->second);
@@ -139,13 +187,14 @@ void Dispatcher::OnResult(uint64_t attempt, BundleResult result) {
   }
   std::vector<PackedChunk> outputs;
   for (const Chunk& chunk : result.outputs) {
-    if (chunk.collection.value >= parts_.plan->collections.size() || chunk.elements.empty())
+    if (chunk.collection.value >= parts_.plan->collections.size() || chunk.elements.empty()) {
       continue;
+    }
     const CollectionSpec& spec = parts_.plan->collections[chunk.collection.value];
     outputs.push_back(PackedChunk::Pack(chunk, spec.window_kind, spec.keyed));
   }
   stage.retry.Succeeded();
-  Finish(stage, std::move(bundle), std::move(result), std::move(outputs));
+  Finish(stage, std::move(bundle), std::move(result), std::move(outputs), std::move(state));
 }
 
 void Dispatcher::OnFailure(StageState& stage, std::unique_ptr<Bundle> bundle,
@@ -168,10 +217,11 @@ void Dispatcher::OnFailure(StageState& stage, std::unique_ptr<Bundle> bundle,
 }
 
 void Dispatcher::Finish(StageState& stage, std::unique_ptr<Bundle> bundle, BundleResult result,
-                        std::vector<PackedChunk> outputs) {
+                        std::vector<PackedChunk> outputs, std::string state) {
   if (result.consumed) PutBackRest(CutAfter(bundle->items, *result.consumed), bundle->items);
   std::vector<RangeRecord> records = MakeRecords(stage, *bundle, result);
   records.front().record.outputs = std::move(outputs);
+  records.front().record.state = std::move(state);
   ++stage.bundles;
   for (const Item& item : bundle->items) stage.elements_in += item.elements();
   Task effects = MakeEffects(stage, std::move(bundle->items), records, bundle->attempt,
@@ -221,8 +271,8 @@ std::vector<RangeRecord> Dispatcher::MakeRecords(StageState& stage, Bundle& bund
     if (const auto* run = std::get_if<Run>(&item.work)) {
       record.consumed.push_back({run->chunk->number, run->first, run->count});
     } else if (const auto* batch = std::get_if<KeyBatch>(&item.work)) {
-      for (const Ref& ref : batch->refs)
-        record.consumed.push_back({ref.chunk->number, ref.index, 1});
+      for (const Ref& ref : batch->refs) AddConsumed(record, ref);
+      for (const Ref& ref : batch->expired) AddConsumed(record, ref);
       for (Timer timer : batch->timers) {
         timer.clear = true;
         record.timers.push_back(std::move(timer));
@@ -288,6 +338,8 @@ Task Dispatcher::MakeEffects(StageState& stage, std::vector<Item> items,
       }
     } else if (auto* batch = std::get_if<KeyBatch>(&item.work)) {
       keys.emplace_back(item.range, batch->entry);
+    } else if (auto* pane = std::get_if<CellPane>(&item.work)) {
+      if (pane->lock != nullptr) keys.emplace_back(item.range, pane->lock);
     }
   }
   std::erase_if(acks, [](const Acks& part) { return part.handles.empty(); });
@@ -303,15 +355,18 @@ Task Dispatcher::MakeEffects(StageState& stage, std::vector<Item> items,
       };
 }
 
+// Times that have passed do not count: what they allow waits for a slot, whose coming is a turn of
+// its own.
 std::optional<SteadyTime> Dispatcher::NextTime() const {
+  const SteadyTime now = parts_.clock->SteadyNow();
   std::optional<SteadyTime> next;
-  const auto lower = [&next](std::optional<SteadyTime> time) {
-    if (time && (!next || *time < *next)) next = time;
+  const auto lower = [&next, now](std::optional<SteadyTime> time) {
+    if (time && *time > now && (!next || *time < *next)) next = time;
   };
   for (const auto& stage : *parts_.stages) {
-    lower(stage->retry.NextTime());
+    stage->retry.EachTime(lower);
     if (stage->waits_since) lower(*stage->waits_since + kParallelWait);
-    for (const auto& range : stage->ranges) lower(range->NextResidual());
+    for (const auto& range : stage->ranges) lower(range->NextResidual(now));
   }
   return next;
 }

@@ -34,6 +34,10 @@ class Dispatcher {
     // Wraps what to do with an answer, so that it runs on the job's executor; dropped when the job
     // is gone.
     std::function<Callback<void(BundleResult)>(uint64_t attempt)> on_result;
+    // A bundle's state, made for each run of a stage that has any; and what it changed, told to
+    // OnState on the job's executor.
+    std::function<std::shared_ptr<StateOverlay>(const StageState&, uint64_t attempt)> make_state;
+    std::function<void(std::shared_ptr<StateOverlay>, uint64_t attempt, BundleResult)> close_state;
     // Source elements are in a durable commit.
     std::function<void(StageState&, RangeShard&, uint64_t run, std::vector<uint64_t> handles,
                        size_t elements)>
@@ -49,6 +53,7 @@ class Dispatcher {
   // Runs what can run now.
   void Pump();
   void OnResult(uint64_t attempt, BundleResult result);
+  void OnState(uint64_t attempt, BundleResult result, StatusOr<storage::WriteBatch> changes);
   // When Pump should be called although nothing happened.
   std::optional<SteadyTime> NextTime() const;
   bool Idle() const { return running_.empty(); }
@@ -66,8 +71,9 @@ class Dispatcher {
   void RunPass(StageState& stage, std::unique_ptr<Bundle> bundle);
   void PumpPasses();
   void OnFailure(StageState& stage, std::unique_ptr<Bundle> bundle, const BundleResult& result);
+  void Answered(uint64_t attempt, BundleResult result, std::string state);
   void Finish(StageState& stage, std::unique_ptr<Bundle> bundle, BundleResult result,
-              std::vector<PackedChunk> outputs);
+              std::vector<PackedChunk> outputs, std::string state);
   void PutBackRest(std::vector<Item> rest, std::vector<Item>& kept);
   std::vector<RangeRecord> MakeRecords(StageState& stage, Bundle& bundle, BundleResult& result);
   Task MakeEffects(StageState& stage, std::vector<Item> items,

@@ -8,7 +8,6 @@ struct Faults {
   bool lose_outputs_on_replay = false;  // a replayed record's outputs are not delivered
   bool forget_ids = false;              // committed ids are not remembered
   bool reuse_attempts = false;          // attempt numbers start again after a restart
-  bool commit_late_answers = false;     // an answer to a bundle that was given up counts
 };
 
 }  // namespace millrace::engine

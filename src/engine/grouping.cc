@@ -12,12 +12,12 @@ namespace millrace::engine {
 using storage::Table;
 using windowing::Millis;
 
-CellTable::CellTable(const windowing::Strategy& strategy, bool lock_keys, ChunkTable& chunks,
+CellTable::CellTable(const windowing::Strategy& strategy, KeyQueue* keys, ChunkTable& chunks,
                      storage::Store& store, std::string row_prefix,
                      std::function<Millis(const windowing::Window&)> side_needed)
     : strategy_(strategy),
       machine_(strategy.trigger, strategy.merging),
-      lock_keys_(lock_keys),
+      keys_(keys),
       chunks_(chunks),
       store_(store),
       row_prefix_(std::move(row_prefix)),
@@ -228,16 +228,22 @@ std::optional<CellPane> CellTable::Take(const GroupingTimes& times) {
   while (!line_.empty()) {
     Cell* cell = line_.front();
     line_.pop_front();
-    if (lock_keys_) {
-      auto [lock, free] = locked_.try_emplace(cell->key);
-      if (!free) {
-        lock->second.push_back(cell);
-        continue;
-      }
+    KeyEntry* lock = keys_ == nullptr ? nullptr : keys_->TryLock(cell->key);
+    if (keys_ != nullptr && lock == nullptr) {
+      locked_[cell->key].push_back(cell);
+      continue;
     }
     cell->queued = false;
     std::optional<CellPane> pane = Cut(cell, times);
-    if (pane) return pane;
+    if (pane) {
+      pane->lock = lock;
+      return pane;
+    }
+    if (lock != nullptr) {
+      const std::string key = lock->key;
+      keys_->Release(lock);
+      KeyFree(key);
+    }
   }
   return std::nullopt;
 }
@@ -260,7 +266,6 @@ std::optional<CellPane> CellTable::Cut(Cell* cell, const GroupingTimes& times) {
   if (!shown) {
     cell->trigger = pane.fired.trigger;
     dirty_[cell->order] = cell;
-    if (lock_keys_) ReleaseKey(std::string(cell->key));
     SetTimer(cell, times);
     if (expired) Erase(cell);
     return std::nullopt;
@@ -280,7 +285,6 @@ std::optional<CellPane> CellTable::Cut(Cell* cell, const GroupingTimes& times) {
 
 void CellTable::Commit(const CellFired& fired, const GroupingTimes& times, bool live) {
   Cell* cell = Find(fired.window, fired.key);
-  if (live && lock_keys_) ReleaseKey(fired.key);
   if (cell == nullptr) return;
   cell->taken = false;
   if (fired.erase) {
@@ -324,13 +328,16 @@ void CellTable::Commit(const CellFired& fired, const GroupingTimes& times, bool 
 
 void CellTable::PutBack(const CellPane& pane) {
   Cell* cell = pane.cell;
-  if (lock_keys_) ReleaseKey(cell->key);
   cell->taken = false;
   cell->queued = true;
   line_.push_front(cell);
+  if (pane.lock == nullptr) return;
+  const std::string key = cell->key;
+  keys_->Release(pane.lock);
+  KeyFree(key);
 }
 
-void CellTable::ReleaseKey(const std::string& key) {
+void CellTable::KeyFree(const std::string& key) {
   auto it = locked_.find(key);
   if (it == locked_.end()) return;
   line_.insert(line_.begin(), it->second.begin(), it->second.end());
@@ -363,9 +370,10 @@ void CellTable::Reconsider(const GroupingTimes& times, Millis side_ready) {
   Advance(times, side_ready);
 }
 
-std::optional<Millis> CellTable::NextTimer() const {
-  if (timers_.empty()) return std::nullopt;
-  return std::get<0>(*timers_.begin());
+std::optional<Millis> CellTable::NextTimer(Millis after) const {
+  auto it = timers_.lower_bound({windowing::AddMillis(after, 1), 0, nullptr});
+  if (it == timers_.end()) return std::nullopt;
+  return std::get<0>(*it);
 }
 
 std::string CellTable::RowOf(const Cell& cell) const {

@@ -51,6 +51,7 @@ struct WindowSlot {
 // PutBack.
 struct CellPane {
   Cell* cell = nullptr;
+  KeyEntry* lock = nullptr;  // keyed stages
   std::vector<Ref> refs;
   windowing::Window window;
   windowing::Pane pane;
@@ -73,7 +74,7 @@ enum class Arrival : uint8_t { kLoad, kReplay, kLive };
 class CellTable {
  public:
   // `side_needed` tells how far the watermarks of side inputs must be for a window's panes.
-  CellTable(const windowing::Strategy& strategy, bool lock_keys, ChunkTable& chunks,
+  CellTable(const windowing::Strategy& strategy, KeyQueue* keys, ChunkTable& chunks,
             storage::Store& store, std::string row_prefix,
             std::function<windowing::Millis(const windowing::Window&)> side_needed);
   ~CellTable();
@@ -90,13 +91,16 @@ class CellTable {
   // The pane will be cut anew.
   void PutBack(const CellPane& pane);
 
+  // The key's bundle has ended: its cells may go on.
+  void KeyFree(const std::string& key);
+
   // After recovery: looks at every cell.
   void Reconsider(const GroupingTimes& times, windowing::Millis side_ready);
 
   size_t ready() const { return line_.size(); }  // panes
   size_t waiting() const { return values_; }
   std::optional<windowing::Millis> MinHold() const { return holds_.Min(); }
-  std::optional<windowing::Millis> NextTimer() const;
+  std::optional<windowing::Millis> NextTimer(windowing::Millis after) const;
   uint64_t dropped_late() const { return dropped_late_; }
   uint64_t dropped_closed() const { return dropped_closed_; }
   bool empty() const { return windows_.empty(); }
@@ -116,7 +120,7 @@ class CellTable {
   void Consider(Cell* cell, const GroupingTimes& times);
   void SetTimer(Cell* cell, const GroupingTimes& times);
   void SetHold(Cell* cell, const GroupingTimes& times);
-  void ReleaseKey(const std::string& key);
+
   bool Collect(Cell* cell, const GroupingTimes& times);
   void Erase(Cell* cell);
   std::string RowOf(const Cell& cell) const;
@@ -127,7 +131,7 @@ class CellTable {
 
   const windowing::Strategy strategy_;
   const windowing::TriggerMachine machine_;
-  const bool lock_keys_;
+  KeyQueue* const keys_;  // null: panes of one key may run beside each other
   ChunkTable& chunks_;
   storage::Store& store_;
   const std::string row_prefix_;
@@ -135,8 +139,7 @@ class CellTable {
 
   std::map<SlotKey, std::unique_ptr<WindowSlot>> windows_;
   std::deque<Cell*> line_;
-  absl::flat_hash_map<std::string, std::deque<Cell*>>
-      locked_;  // keys in bundles, and the cells that wait for them
+  absl::flat_hash_map<std::string, std::deque<Cell*>> locked_;  // cells that wait for their key
   MinTracker holds_;
   std::set<std::tuple<windowing::Millis, uint64_t, Cell*>> timers_;
   std::map<uint64_t, Cell*> dirty_;  // by order

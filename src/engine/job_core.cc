@@ -45,6 +45,16 @@ JobCore::JobCore(JobUid uid, std::string name, std::shared_ptr<const Plan> plan,
           uid_.value, stage->id, *stage->spec, *plan_, static_cast<uint16_t>(r),
           *environment_.storage->store, options_.dedup_window));
     }
+    if (stage->spec->keyed || !stage->spec->side_inputs.empty()) {
+      auto place = std::make_shared<StatePlace>();
+      place->job = uid_.value;
+      place->stage = stage->id;
+      place->ranges = stage->ranges.size();
+      for (const SideInputSpec& side : stage->spec->side_inputs) {
+        place->side_inputs.emplace_back(side.transform, side.name);
+      }
+      stage->place = std::move(place);
+    }
     stages_.push_back(std::move(stage));
   }
 }
@@ -77,6 +87,7 @@ Callback<void(T)> JobCore::Here(Callback<void(T)> callback) {
 void JobCore::Wire() {
   BundleCommit::Parts parts;
   parts.plan = plan_.get();
+  parts.job = uid_.value;
   parts.stages = &stages_;
   parts.keeper = &keeper_;
   parts.committed = &committed_;
@@ -111,6 +122,19 @@ void JobCore::MakeDispatcher() {
       dispatcher_->OnResult(attempt, std::move(result));
       Wake();
     });
+  };
+  parts.make_state = [this](const StageState& stage, uint64_t attempt) {
+    return std::make_shared<StateOverlay>(*environment_.storage->store, *environment_.pool,
+                                          stage.place, attempt);
+  };
+  parts.close_state = [this](std::shared_ptr<StateOverlay> state, uint64_t attempt,
+                             BundleResult result) {
+    state->Close(Here<StatusOr<storage::WriteBatch>>(
+        [this, attempt, result = std::move(result)](StatusOr<storage::WriteBatch> changes) mutable {
+          if (phase_ != Phase::kRunning) return;
+          dispatcher_->OnState(attempt, std::move(result), std::move(changes));
+          Wake();
+        }));
   };
   parts.ack = [this](StageState& stage, RangeShard& range, uint64_t run,
                      std::vector<uint64_t> handles, size_t elements) {
@@ -320,17 +344,17 @@ bool JobCore::IsDone() const {
 }
 
 std::optional<SteadyTime> JobCore::NextTime() const {
+  const SteadyTime now = environment_.clock->SteadyNow();
   std::optional<SteadyTime> next = dispatcher_->NextTime();
-  const auto lower = [&next](std::optional<SteadyTime> time) {
-    if (time && (!next || *time < *next)) next = time;
+  const auto lower = [&next, now](std::optional<SteadyTime> time) {
+    if (time && *time > now && (!next || *time < *next)) next = time;
   };
   for (const auto& loop : source_loops_) lower(loop->NextTime());
   for (const auto& loop : sink_loops_) lower(loop->NextTime());
-  const SteadyTime now = environment_.clock->SteadyNow();
   const int64_t wall = environment_.clock->WallNow().micros;
   for (const auto& stage : stages_) {
     for (const auto& range : stage->ranges) {
-      const std::optional<windowing::Millis> time = range->NextProcessingTime();
+      const std::optional<windowing::Millis> time = range->NextProcessingTime(wall / 1000);
       if (time && *time < windowing::kGlobalWindowMax)
         lower(now + Duration(std::max<int64_t>(0, *time * 1000 - wall)));
     }

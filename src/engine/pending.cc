@@ -80,10 +80,20 @@ void KeyQueue::Push(ChunkTable& chunks, StoredChunk* chunk) {
 }
 
 KeyEntry* KeyQueue::Next() {
-  if (line_.empty()) return nullptr;
-  KeyEntry* entry = line_.front();
-  line_.pop_front();
-  entry->queued = false;
+  while (!line_.empty()) {
+    KeyEntry* entry = line_.front();
+    line_.pop_front();
+    entry->queued = false;
+    if (entry->busy) continue;  // locked since it got in line; its release puts it there again
+    entry->busy = true;
+    return entry;
+  }
+  return nullptr;
+}
+
+KeyEntry* KeyQueue::TryLock(std::string_view key) {
+  KeyEntry* entry = EntryOf(key);
+  if (entry->busy) return nullptr;
   entry->busy = true;
   return entry;
 }
@@ -109,7 +119,7 @@ void KeyQueue::PutBack(KeyEntry* entry, const std::vector<Ref>& refs) {
 
 void KeyQueue::Release(KeyEntry* entry) {
   entry->busy = false;
-  if (!entry->refs.empty() || entry->timers) {
+  if (!entry->refs.empty() || entry->timers || entry->queued) {
     Enqueue(entry);
   } else {
     auto it = keys_.find(entry->key);

@@ -71,6 +71,8 @@ class KeyQueue {
   // The next key in line that is not busy, now busy; null if there is none. The caller takes its
   // timers or elements.
   KeyEntry* Next();
+  // Makes this key busy; null if it is.
+  KeyEntry* TryLock(std::string_view key);
   // Some of the key's first elements, until the budget is spent.
   std::vector<Ref> TakeElements(ChunkTable& chunks, KeyEntry* entry, Budget& budget);
   void PutBack(KeyEntry* entry, const std::vector<Ref>& refs);

@@ -27,7 +27,7 @@ RangeShard::RangeShard(uint64_t job, StageId stage, const StageSpec& spec, const
       dedup_(RangePrefix(job, stage.value, index, RowKind::kIds), dedup_window) {
   if (Grouped()) {
     cells_ = std::make_unique<CellTable>(
-        spec.strategy, spec.keyed, chunks_, store,
+        spec.strategy, spec.keyed ? &keys_ : nullptr, chunks_, store,
         RangePrefix(job, stage.value, index, RowKind::kCell),
         [&spec](const windowing::Window& window) { return engine::SideNeeded(spec, window); });
   }
@@ -111,8 +111,9 @@ std::vector<Input> RangeShard::Take(Budget& budget, const RangeTimes& times) {
   if (!residuals_.empty()) TakeResiduals(budget, times, taken);
   if (cells_) {
     TakeCells(budget, times, taken);
+    if (spec_.keyed) TakeKeys(budget, times, taken);
   } else if (spec_.keyed) {
-    TakeKeys(budget, taken);
+    TakeKeys(budget, times, taken);
   } else if (spec_.input == InputKind::kSource) {
     while (!offered_.empty() && !budget.empty()) {
       budget.Spend(1, offered_.front()->element.value.size());
@@ -125,11 +126,12 @@ std::vector<Input> RangeShard::Take(Budget& budget, const RangeTimes& times) {
   return taken;
 }
 
-void RangeShard::TakeKeys(Budget& budget, std::vector<Input>& taken) {
+void RangeShard::TakeKeys(Budget& budget, const RangeTimes& times, std::vector<Input>& taken) {
   while (!budget.empty()) {
     KeyEntry* entry = keys_.Next();
     if (entry == nullptr) return;
-    KeyBatch batch{entry, {}, {}};
+    KeyBatch batch;
+    batch.entry = entry;
     if (entry->timers) {
       batch.timers = timers_.DueOf(entry->key);
       entry->timers = !batch.timers.empty();
@@ -137,11 +139,29 @@ void RangeShard::TakeKeys(Budget& budget, std::vector<Input>& taken) {
     }
     if (batch.timers.empty()) batch.refs = keys_.TakeElements(chunks_, entry, budget);
     if (batch.timers.empty() && batch.refs.empty()) {
+      const std::string key = entry->key;
       keys_.Release(entry);
+      if (cells_) cells_->KeyFree(key);
       continue;
     }
+    DropExpired(batch, times);
     taken.emplace_back(std::move(batch));
   }
+}
+
+// State of an expired window is gone, so its elements must not make it anew.
+void RangeShard::DropExpired(KeyBatch& batch, const RangeTimes& times) {
+  windowing::Header header;
+  std::erase_if(batch.refs, [&](const Ref& ref) {
+    const std::shared_ptr<const PackedChunk> body = chunks_.Body(ref.chunk);
+    if (!body || !body->ReadHeader(ref.index, &header) || header.windows.empty()) return false;
+    for (const windowing::Window& window : header.windows) {
+      if (!windowing::IsExpired(window, spec_.strategy, times.grouping.input)) return false;
+    }
+    batch.expired.push_back(ref);
+    ++dropped_expired_;
+    return true;
+  });
 }
 
 void RangeShard::TakeCells(Budget& budget, const RangeTimes& times, std::vector<Input>& taken) {
@@ -170,8 +190,11 @@ void RangeShard::PutBack(Input work) {
     fifo_.PutBack(*run);
   } else if (auto* batch = std::get_if<KeyBatch>(&work)) {
     keys_.PutBack(batch->entry, batch->refs);
+    keys_.PutBack(batch->entry, batch->expired);
     if (!batch->timers.empty()) batch->entry->timers = true;
+    const std::string key = batch->entry->key;
     keys_.Release(batch->entry);
+    if (cells_) cells_->KeyFree(key);
   } else if (auto* pane = std::get_if<CellPane>(&work)) {
     cells_->PutBack(*pane);
   } else if (auto* source = std::get_if<std::unique_ptr<SourcePending>>(&work)) {
@@ -186,7 +209,9 @@ void RangeShard::ReleaseKey(KeyEntry* entry, const RangeTimes& times) {
   for (const std::string& key : timers_.Advance(times.grouping.input, times.grouping.now))
     keys_.TimersDue(key);
   entry->timers = !timers_.DueOf(entry->key).empty();
+  const std::string key = entry->key;
   keys_.Release(entry);
+  if (cells_) cells_->KeyFree(key);
 }
 
 // ---- Commits.
@@ -258,19 +283,20 @@ bool RangeShard::Quiet() const {
          !(cells_ && cells_->ready() > 0);
 }
 
-std::optional<Millis> RangeShard::NextProcessingTime() const {
+std::optional<Millis> RangeShard::NextProcessingTime(Millis now) const {
   std::optional<Millis> next = timers_.NextProcessing();
   if (cells_) {
-    const std::optional<Millis> other = cells_->NextTimer();
+    const std::optional<Millis> other = cells_->NextTimer(now);
     if (other) next = next ? std::min(*next, *other) : *other;
   }
   return next;
 }
 
-std::optional<SteadyTime> RangeShard::NextResidual() const {
+std::optional<SteadyTime> RangeShard::NextResidual(SteadyTime after) const {
   std::optional<SteadyTime> next;
   for (const auto& [id, residual] : residuals_) {
-    if (!residual.taken && (!next || residual.due < *next)) next = residual.due;
+    if (residual.taken || residual.due <= after) continue;
+    if (!next || residual.due < *next) next = residual.due;
   }
   return next;
 }

@@ -24,6 +24,7 @@ namespace millrace::engine {
 struct KeyBatch {
   KeyEntry* entry = nullptr;
   std::vector<Ref> refs;
+  std::vector<Ref> expired;  // too late: consumed without being processed
   std::vector<Timer> timers;
 };
 
@@ -101,14 +102,15 @@ class RangeShard {
   size_t ready(SteadyTime now) const;
   size_t waiting() const;  // elements that wait, not taken
   bool Quiet() const;      // nothing waits, nothing is taken, no timer is set
-  std::optional<windowing::Millis> NextProcessingTime() const;
-  std::optional<SteadyTime> NextResidual() const;
+  std::optional<windowing::Millis> NextProcessingTime(windowing::Millis now) const;
+  std::optional<SteadyTime> NextResidual(SteadyTime after) const;
   ChunkTable& chunks() { return chunks_; }
   FifoQueue& fifo() { return fifo_; }
   DedupTable& dedup() { return dedup_; }
   CellTable* cells() { return cells_.get(); }
   const WaitingResidual* residual(uint64_t id) const;
   uint64_t dropped_late() const { return cells_ ? cells_->dropped_late() : 0; }
+  uint64_t dropped_expired() const { return dropped_expired_; }
   // Source elements not yet taken, oldest first; for giving back.
   std::deque<std::unique_ptr<SourcePending>>& offered() { return offered_; }
   // Consumed chunk `number`'s minimum no longer holds the watermark.
@@ -117,9 +119,10 @@ class RangeShard {
  private:
   bool Grouped() const { return spec_.input == InputKind::kGrouped; }
   void Enqueue(StoredChunk* chunk);
-  void TakeKeys(Budget& budget, std::vector<Input>& taken);
+  void TakeKeys(Budget& budget, const RangeTimes& times, std::vector<Input>& taken);
   void TakeCells(Budget& budget, const RangeTimes& times, std::vector<Input>& taken);
   void TakeResiduals(Budget& budget, const RangeTimes& times, std::vector<Input>& taken);
+  void DropExpired(KeyBatch& batch, const RangeTimes& times);
   bool IsEventTime(const Timer& timer) const;
   windowing::Millis SideNeeded(const PackedChunk& chunk) const;
   void SeedImpulse(const RangeTimes& times);
@@ -154,6 +157,7 @@ class RangeShard {
   std::map<uint64_t, WaitingResidual> residuals_;
   std::vector<uint64_t> new_residuals_, removed_residuals_;
   MinTracker residual_holds_;
+  uint64_t dropped_expired_ = 0;
 };
 
 }  // namespace millrace::engine

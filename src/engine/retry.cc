@@ -72,14 +72,9 @@ std::unique_ptr<Bundle> RetryQueue::Next(SteadyTime now) {
   return bundle;
 }
 
-std::optional<SteadyTime> RetryQueue::NextTime() const {
-  std::optional<SteadyTime> next;
-  const auto lower = [&next](SteadyTime time) {
-    if (!next || time < *next) next = time;
-  };
-  if (paused_until_.micros != INT64_MIN) lower(paused_until_);
-  for (const Parked& parked : parked_) lower(parked.due);
-  return next;
+void RetryQueue::EachTime(FunctionRef<void(std::optional<SteadyTime>)> visit) const {
+  visit(paused_until_);
+  for (const Parked& parked : parked_) visit(parked.due);
 }
 
 std::vector<std::unique_ptr<Bundle>> RetryQueue::Drain() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/task.h"
 #include "engine/bundle.h"
 
 namespace millrace::engine {
@@ -41,8 +42,8 @@ class RetryQueue {
   bool Paused(SteadyTime now) const {
     return now < paused_until_ || parked_.size() >= rules_.parked_max;
   }
-  // When Next or Paused may change by themselves.
-  std::optional<SteadyTime> NextTime() const;
+  // All times at which Next or Paused may change by themselves.
+  void EachTime(FunctionRef<void(std::optional<SteadyTime>)> visit) const;
 
   size_t parked() const { return parked_.size(); }
   bool empty() const { return ready_.empty() && parked_.empty(); }

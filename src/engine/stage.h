@@ -10,6 +10,7 @@
 #include "engine/plan.h"
 #include "engine/range_shard.h"
 #include "engine/retry.h"
+#include "engine/state.h"
 
 namespace millrace::engine {
 
@@ -18,6 +19,8 @@ struct StageState {
   const StageSpec* spec = nullptr;
   std::vector<std::unique_ptr<RangeShard>> ranges;
   RetryQueue retry;
+  std::shared_ptr<const StatePlace> place;  // null: no state, no side inputs
+  uint64_t side_ordinal = 0;  // the last commit that brought side input
   int in_flight = 0;
   size_t next_range = 0;                  // where the next cut begins
   std::optional<SteadyTime> waits_since;  // input waits although a bundle runs
