@@ -182,14 +182,14 @@ void Bundle::Fail(Status status) {
   std::exchange(done_, nullptr)(std::move(result));
 }
 
-Status Bundle::ParseOutputs(engine::BundleResult* result) const {
-  for (const auto& [transform, frame] : data_) {
+Status Bundle::ParseOutputs(engine::BundleResult* result) {
+  for (auto& [transform, frame] : data_) {
     const PortProgram* sink = FindSink(*program_, transform);
     if (sink == nullptr) {
       return DataLoss(
           fmt::format("the SDK harness sent elements for unknown transform {}", transform));
     }
-    MR_ASSIGN_OR_RETURN(engine::Chunk chunk, ParseChunk(*sink, frame));
+    MR_ASSIGN_OR_RETURN(engine::Chunk chunk, ParseChunk(*sink, std::move(frame)));
     result->outputs.push_back(std::move(chunk));
   }
   return OkStatus();

@@ -42,7 +42,7 @@ class Bundle {
   // An output end: a sink transform, or transform and timer family.
   using End = std::pair<std::string, std::string>;
 
-  Status ParseOutputs(engine::BundleResult* result) const;
+  Status ParseOutputs(engine::BundleResult* result);
   Status ParseTimers(engine::BundleResult* result) const;
   void ReadResponse(engine::BundleResult* result) const;
 

@@ -47,9 +47,12 @@ Status JobCatalog::Restore(JobRow row) {
   last_uid_ = std::max(last_uid_, row.uid);
   if (IsTerminal(row.state)) {
     running_.erase(row.id);
+    not_restored_.erase(row.id);
     ended_[row.id] = std::move(row);
     return OkStatus();
   }
+  // An older record than what the checkpoint holds: the job's end follows in the log.
+  if (ended_.contains(row.id) && !not_restored_.contains(row.id)) return OkStatus();
   if (running_.contains(row.id)) return OkStatus();
   MR_ASSIGN_OR_RETURN(auto bytes,
                       services_.storage->store->Get(Table::kJobs, PipelineKey(row.uid)));
@@ -64,7 +67,9 @@ Status JobCatalog::Restore(JobRow row) {
     MR_LOG(kError, "job {} cannot go on: {}", id, MessageOf(run.status()));
     failed.state = api::JobState::FAILED;
     failed.error = MessageOf(run.status());
-    ended_[id] = std::move(failed);
+    failed.changed = services_.clock->WallNow();
+    ended_[id] = failed;
+    not_restored_[id] = std::move(failed);
     return OkStatus();
   }
   MR_RETURN_IF_ERROR((*run)->LoadView());
@@ -94,6 +99,9 @@ Status JobCatalog::Replay(const storage::Record& record) {
 void JobCatalog::Start() {
   services_.executor->Post([self = shared_from_this()] {
     self->started_ = true;
+    // For good: the records of this life went past it, its state has holes from now on.
+    for (auto& [id, row] : self->not_restored_) self->PersistEnd(std::move(row));
+    self->not_restored_.clear();
     for (const auto& [id, run] : self->running_) {
       MR_LOG(kInfo, "job {} goes on", id);
       run->Start();
@@ -127,21 +135,18 @@ void JobCatalog::Commit(WriteBatch batch, Task done) {
   record.payload = SharedBytes(batch.Serialize());
   std::vector<storage::Record> records;
   records.push_back(std::move(record));
+  unsaved_.Append(batch);
+  services_.storage->checkpointer->MarkDirty(shared_from_this());
   services_.storage->log->Append(
-      std::move(records),
-      [self = shared_from_this(), batch = std::move(batch), done = std::move(done)]() mutable {
-        self->services_.executor->Post(
-            [self, batch = std::move(batch), done = std::move(done)]() mutable {
-              Status written = self->services_.storage->store->Write(batch);
-              if (!written.ok()) MR_DIE("the store cannot be written: {}", MessageOf(written));
-              self->services_.storage->checkpointer->MarkDirty(self);
-              done();
-            });
+      std::move(records), [self = shared_from_this(), done = std::move(done)]() mutable {
+        self->services_.executor->Post(std::move(done));
       });
 }
 
 void JobCatalog::WriteCheckpoint(Callback<void(WriteBatch)> done) {
-  services_.executor->Post([done = std::move(done)]() mutable { done(WriteBatch()); });
+  services_.executor->Post([self = shared_from_this(), done = std::move(done)]() mutable {
+    done(std::exchange(self->unsaved_, {}));
+  });
 }
 
 std::string JobCatalog::NewId(const std::string& name) {
@@ -245,7 +250,10 @@ void JobCatalog::PersistEnd(JobRow row) {
   ended_[id] = std::move(row);
   Commit(std::move(batch), [self = shared_from_this(), id] {
     auto it = self->running_.find(id);
-    if (it == self->running_.end()) return;
+    if (it == self->running_.end()) {
+      JobRun::Purge(self->services_, self->ended_.at(id).uid);
+      return;
+    }
     std::shared_ptr<JobRun> run = std::move(it->second);
     self->running_.erase(it);
     self->ended_events_[id] = run->events();

@@ -47,7 +47,7 @@ class JobCatalog : public storage::Checkpointed, public std::enable_shared_from_
   void GetPipeline(const std::string& job_id, Reply<pipe::Pipeline> reply);
   void Metrics(const std::string& job_id, Reply<api::MetricResults> reply);
 
-  // storage::Checkpointed: rows are written as they become durable, so there is nothing to add.
+  // storage::Checkpointed: rows changed since the last one.
   void WriteCheckpoint(Callback<void(storage::WriteBatch)> done) override;
 
  private:
@@ -60,7 +60,8 @@ class JobCatalog : public storage::Checkpointed, public std::enable_shared_from_
 
   Status Restore(JobRow row);
   StatusOr<std::shared_ptr<JobRun>> MakeRun(JobRow row, pipe::Pipeline pipeline);
-  // Writes absolute rows: first the log, then the store, then `done` on the executor.
+  // Absolute rows: into the log, into the store with the next checkpoint. `done` runs on the
+  // executor once they are durable.
   void Commit(storage::WriteBatch batch, Task done);
   void PersistEnd(JobRow row);
   std::string NewId(const std::string& name);
@@ -71,6 +72,8 @@ class JobCatalog : public storage::Checkpointed, public std::enable_shared_from_
   std::map<std::string, JobRow> ended_;
   std::map<std::string, std::shared_ptr<JobRun>> running_;
   std::map<std::string, std::shared_ptr<EventLog>> ended_events_;
+  std::map<std::string, JobRow> not_restored_;  // failed at this start; made durable by Start
+  storage::WriteBatch unsaved_;  // what the next checkpoint must write
   uint64_t last_uid_ = 0;
   uint64_t seq_ = 0;
   bool started_ = false, stopped_ = false;

@@ -304,10 +304,13 @@ void JobRun::Ended() {
   engine_->Suspend();
   engine_.reset();
   DeleteOwnSubscriptions();
-  if (Status purged = engine::Job::Purge(*services_.storage, engine::JobUid{row_.uid});
-      !purged.ok()) {
-    MR_LOG(kWarning, "job {}: its data could not be removed: {}", row_.id, MessageOf(purged));
-  }
+  Purge(services_, row_.uid);
+}
+
+void JobRun::Purge(const JobServices& services, uint64_t uid) {
+  Status purged = engine::Job::Purge(*services.storage, engine::JobUid{uid});
+  if (!purged.ok())
+    MR_LOG(kWarning, "job {}: its data could not be removed: {}", uid, MessageOf(purged));
 }
 
 void JobRun::DeleteOwnSubscriptions() {

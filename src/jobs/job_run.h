@@ -19,8 +19,11 @@
 #include "jobs/options.h"
 #include "jobs/types.h"
 #include "planner/planner.h"
-#include "pubsub/broker.h"
 #include "storage/open.h"
+
+namespace millrace::pubsub {
+class Broker;
+}
 
 namespace millrace::jobs {
 
@@ -61,6 +64,8 @@ class JobRun : public engine::JobListener, public std::enable_shared_from_this<J
   void Suspend();
   // The terminal state is durable: tells it, stops workers, removes the job's data.
   void Ended();
+  // Removes the engine's data of a job that has ended.
+  static void Purge(const JobServices& services, uint64_t uid);
 
   const JobRow& row() const { return row_; }
   const pipe::Pipeline& pipeline() const { return pipeline_; }

@@ -9,8 +9,11 @@
 #include "base/executor.h"
 #include "base/status.h"
 #include "base/timer.h"
-#include "pubsub/broker.h"
 #include "storage/open.h"
+
+namespace millrace::pubsub {
+class Broker;
+}
 
 namespace millrace::jobs {
 

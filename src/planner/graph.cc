@@ -33,8 +33,10 @@ std::set<std::string> Values(const google::protobuf::Map<std::string, std::strin
   return values;
 }
 
-// All outputs are among the inputs: nothing happens here.
+// All outputs are among the inputs: nothing happens here. A ParDo without outputs works by its side
+// effects.
 bool IsIdentity(const pipe::PTransform& transform) {
+  if (transform.spec().urn() == urns::kParDo && transform.outputs().empty()) return false;
   const std::set<std::string> inputs = Values(transform.inputs());
   return std::ranges::all_of(Values(transform.outputs()),
                              [&](const std::string& output) { return inputs.contains(output); });
@@ -61,7 +63,7 @@ class GraphBuilder {
     if (depth > 200) return InvalidArgument(fmt::format("transform {} is nested too deeply", id));
     const pipe::PTransform transform = it->second;  // expansion changes the map
     const std::string& urn = transform.spec().urn();
-    if (urn == urns::kRead) {
+    if (urn == urns::kRead && transform.subtransforms().empty()) {  // Python's has its expansion
       return Unimplemented(
           fmt::format("transform {} is a deprecated primitive Read; leave out the experiment "
                       "use_deprecated_read",
