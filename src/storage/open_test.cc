@@ -153,6 +153,10 @@ TEST_F(OpenTest, StartsFast) {
   std::printf("empty directory: %ld ms, %ld ms of CPU\n",
               std::chrono::duration_cast<std::chrono::milliseconds>(took).count(),
               cpu() - cpu_before);
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS") || line.starts_with("RssAnon")) std::printf("%s\n", line.c_str());
+  }
   storage.reset();
   begin = std::chrono::steady_clock::now();
   storage = Open();

@@ -12,8 +12,6 @@ namespace millrace::storage {
 namespace {
 
 constexpr size_t kPlacesAtOnce = 4;      // segments looked into at a time
-constexpr size_t kPagesAtOnce = 4;       // index pages of one segment
-constexpr size_t kGrowingAtOnce = 2048;  // entries of a growing segment
 constexpr uint64_t kReadGap = 16 << 10;  // other bytes read for nothing rather than reading twice
 constexpr uint64_t kReadSpan = 1 << 20;
 
@@ -97,18 +95,21 @@ void SegmentTable::Remove(const SegmentPtr& segment) {
   segments_.erase(segment->base);
 }
 
+// Enough of one segment to fill `max_bytes` if no other segment has any.
 void SegmentTable::CollectFrom(const Place& place, TopicPartition partition, uint64_t offset,
-                               Candidates& out) {
+                               size_t max_bytes, Candidates& out) {
+  uint64_t bytes = 0;
   if (place.segment->growing) {
     const std::vector<IndexEntry>* entries = place.segment->growing->Find(partition);
     if (entries == nullptr) return;
     auto it = std::partition_point(entries->begin(), entries->end(),
                                    [&](const auto& e) { return e.end_offset() <= offset; });
-    for (size_t taken = 0; it != entries->end(); ++it, ++taken) {
-      if (taken == kGrowingAtOnce) {
+    for (; it != entries->end(); ++it) {
+      if (bytes > max_bytes) {
         out.bound = std::min(out.bound, it->first_offset);
         break;
       }
+      bytes += it->length + 1;
       out.entries.push_back({place.segment, *it});
     }
     return;
@@ -117,16 +118,19 @@ void SegmentTable::CollectFrom(const Place& place, TopicPartition partition, uin
   auto it = std::partition_point(pages.begin(), pages.end(), [&](const IndexPage& page) {
     return page.partition < partition || (page.partition == partition && page.end <= offset);
   });
-  for (size_t taken = 0; it != pages.end() && it->partition == partition; ++it, ++taken) {
-    if (taken == kPagesAtOnce) {
+  // The first page may hold little behind the offset, so it does not count.
+  for (bool first = true; it != pages.end() && it->partition == partition; ++it, first = false) {
+    if (bytes > max_bytes) {
       out.bound = std::min(out.bound, it->first);
       break;
     }
+    if (!first) bytes += it->body_bytes + 1;
     out.pages.emplace_back(place.segment, *it);
   }
 }
 
-SegmentTable::Candidates SegmentTable::Collect(TopicPartition partition, uint64_t offset) {
+SegmentTable::Candidates SegmentTable::Collect(TopicPartition partition, uint64_t offset,
+                                               size_t max_bytes) {
   Candidates out;
   MutexLock lock(mutex_);
   auto found = places_.find(partition);
@@ -143,7 +147,7 @@ SegmentTable::Candidates SegmentTable::Collect(TopicPartition partition, uint64_
                  ahead.begin();
   taken = std::min(ahead.size(), taken + kPlacesAtOnce);
   if (taken < ahead.size()) out.bound = ahead[taken]->first;
-  for (size_t i = 0; i < taken; ++i) CollectFrom(*ahead[i], partition, offset, out);
+  for (size_t i = 0; i < taken; ++i) CollectFrom(*ahead[i], partition, offset, max_bytes, out);
   return out;
 }
 
@@ -163,21 +167,38 @@ StatusOr<IndexCache::Page> SegmentTable::LoadPage(const SegmentPtr& segment,
   return decoded;
 }
 
+// The entries of the pages, as many as are of use.
+Status SegmentTable::LoadCandidates(uint64_t offset, size_t max_bytes, Candidates& candidates) {
+  uint64_t bytes = 0;
+  const Segment* one = nullptr;  // whose pages these are
+  for (const auto& [segment, page] : candidates.pages) {
+    if (segment.get() != one) bytes = 0;
+    one = segment.get();
+    if (page.first >= candidates.bound) continue;
+    MR_ASSIGN_OR_RETURN(IndexCache::Page decoded, LoadPage(segment, page));
+    auto entry = std::partition_point(decoded->begin(), decoded->end(),
+                                      [&](const auto& e) { return e.end_offset() <= offset; });
+    for (; entry != decoded->end(); ++entry) {
+      if (bytes > max_bytes) {
+        candidates.bound = std::min(candidates.bound, entry->first_offset);
+        break;
+      }
+      bytes += entry->length + 1;
+      candidates.entries.push_back({segment, *entry});
+    }
+  }
+  return OkStatus();
+}
+
 StatusOr<std::vector<SegmentTable::FoundEntry>> SegmentTable::Find(TopicPartition partition,
                                                                    uint64_t offset,
                                                                    size_t max_bytes) {
   std::vector<FoundEntry> out;
   size_t bytes = 0;
   while (true) {
-    Candidates candidates = Collect(partition, offset);
+    Candidates candidates = Collect(partition, offset, max_bytes);
     std::vector<FoundEntry>& entries = candidates.entries;
-    for (const auto& [segment, page] : candidates.pages) {
-      if (page.first >= candidates.bound) continue;
-      MR_ASSIGN_OR_RETURN(IndexCache::Page decoded, LoadPage(segment, page));
-      for (const IndexEntry& entry : *decoded) {
-        if (entry.end_offset() > offset) entries.push_back({segment, entry});
-      }
-    }
+    MR_RETURN_IF_ERROR(LoadCandidates(offset, max_bytes, candidates));
     // Of two places of one entry the newer comes first and is taken.
     std::sort(entries.begin(), entries.end(), [](const FoundEntry& a, const FoundEntry& b) {
       if (a.entry.first_offset != b.entry.first_offset) {

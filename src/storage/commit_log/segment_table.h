@@ -80,9 +80,10 @@ class SegmentTable {
     uint64_t bound = UINT64_MAX;                          // complete below this offset
     bool empty() const { return entries.empty() && pages.empty() && bound == UINT64_MAX; }
   };
-  Candidates Collect(TopicPartition partition, uint64_t offset);
-  void CollectFrom(const Place& place, TopicPartition partition, uint64_t offset, Candidates& out)
-      MR_REQUIRES(mutex_);
+  Candidates Collect(TopicPartition partition, uint64_t offset, size_t max_bytes);
+  Status LoadCandidates(uint64_t offset, size_t max_bytes, Candidates& candidates);
+  void CollectFrom(const Place& place, TopicPartition partition, uint64_t offset, size_t max_bytes,
+                   Candidates& out) MR_REQUIRES(mutex_);
   void Widen(TopicPartition partition, const SegmentPtr& segment, uint64_t first, uint64_t end)
       MR_REQUIRES(mutex_);
   StatusOr<IndexCache::Page> LoadPage(const SegmentPtr& segment, const IndexPage& page);
