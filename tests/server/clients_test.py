@@ -214,7 +214,8 @@ def test_health_reflection_and_http(server):
   with grpc.insecure_channel(server.pubsub) as channel:
     check = channel.unary_unary('/grpc.health.v1.Health/Check')
     assert check(b'', timeout=5) == b'\x08\x01'
-    reflect = channel.stream_stream('/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo')
+    reflect = channel.stream_stream(
+        '/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo')
     answer = next(iter(reflect(iter([b'\x3a\x01*']), timeout=5)))
     assert b'google.pubsub.v1.Publisher' in answer
   for path, want in (('/health', b'ok\n'), ('/ready', b'ready\n')):
