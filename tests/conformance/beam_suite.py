@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 
+import processes
 import results
 
 HERE = pathlib.Path(__file__).resolve().parent / 'beam'
@@ -34,7 +35,8 @@ class Run:
                '-p', 'glue', f'portable_suite.py::{self.group}', *extra]
     with open(self.log, 'ab') as log:
       return subprocess.Popen([str(c) for c in command], cwd=HERE, env=everything, stdout=log,
-                              stderr=subprocess.STDOUT, start_new_session=True)
+                              stderr=subprocess.STDOUT, start_new_session=True,
+                              preexec_fn=processes.end_with_parent)
 
   def events(self):
     try:
@@ -77,7 +79,7 @@ class Run:
           current = event['id']
         elif event['event'] == 'end':
           current = None
-          reason = results.shorten(event['reason'])
+          reason = results.shorten(event['reason'][-450:])
           yield results.Test(event['id'], event['outcome'], reason, event['seconds'])
       waited = time.monotonic() - since
       if over:

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import urllib.request
 
+import processes
 import results
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -31,7 +32,8 @@ def shell(command, cwd, seconds, env, check=False):
   """Runs a command in a session of its own; all of it ends when its time is over."""
   with subprocess.Popen([str(c) for c in command], cwd=cwd, env=env, stdout=subprocess.PIPE,
                         stderr=subprocess.STDOUT, text=True, errors='replace',
-                        start_new_session=True) as process:
+                        start_new_session=True,
+                        preexec_fn=processes.end_with_parent) as process:
     try:
       text, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
