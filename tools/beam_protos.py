@@ -11,7 +11,7 @@ import sys
 import zipfile
 
 MODEL = '/org/apache/beam/model/'
-# Elements.Data.data is declared with ctype CORD, for which protoc 3.21 hides the accessors: the same
+# Elements.Data.data is declared with ctype CORD, for which protoc 3.21 hides accessors: the same
 # field with ctype STRING.
 CORD = b'\n\x04data\x18\x03 \x01(\x0cB\x02\x08\x01'
 STRING = CORD[:-1] + b'\x00'

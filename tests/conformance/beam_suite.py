@@ -59,10 +59,12 @@ class Run:
     while todo and idle < 3:
       self.server.ensure()
       self.ids.write_text(json.dumps(todo))
-      done = list(self.run_once())
-      yield from done
+      done = set()
+      for test in self.run_once():
+        done.add(test.name)
+        yield test
       idle = 0 if done else idle + 1
-      todo = [i for i in todo if i not in {t.name for t in done}]
+      todo = [i for i in todo if i not in done]
     for name in todo:
       yield results.Test(name, 'failed', 'never ran')
 
