@@ -52,9 +52,9 @@ def test_both_loopbacks_share_one_number(fresh_server):
 def test_start_is_quick_and_small(fresh_server):
   fresh_server.start()
   assert fresh_server.stop() == 0
-  # The second start finds a warm disk; the limit leaves room for a busy machine.
+  # The second start finds a warm disk. CPU time, since the machine may be busy with other things.
   fresh_server.start()
-  assert fresh_server.ready_seconds < 0.5
+  assert fresh_server.cpu_seconds() < 0.3
   assert fresh_server.memory_kb() < 64 * 1024
   before = fresh_server.cpu_seconds()
   time.sleep(3)
