@@ -19,6 +19,7 @@ StoredChunk* ChunkTable::Add(uint64_t number, std::shared_ptr<const PackedChunk>
   chunk->min_timestamp = body->min_timestamp();
   chunk->body = std::move(body);
   resident_bytes_ += chunk->bytes;
+  waiting_bytes_ += chunk->bytes;
   if (unsaved_.size() > 2 * chunks_.size() + 1024) {  // no checkpoint comes
     std::erase_if(unsaved_, [this](uint64_t old) { return !chunks_.contains(old); });
   }
@@ -51,6 +52,7 @@ bool ChunkTable::Consume(StoredChunk* chunk, uint32_t first, uint32_t count) {
   }
   if (chunk->persisted) removed_.push_back(chunk->number);
   if (chunk->body) resident_bytes_ -= chunk->bytes;
+  waiting_bytes_ -= chunk->bytes;
   chunks_.erase(chunk->number);
   return true;
 }

@@ -60,7 +60,8 @@ class ChunkTable {
   Status Load();
 
   std::vector<StoredChunk*> InOrder();
-  size_t resident_bytes() const { return resident_bytes_; }
+  size_t resident_bytes() const { return resident_bytes_; }  // in memory
+  size_t waiting_bytes() const { return waiting_bytes_; }    // in all
   bool empty() const { return chunks_.empty(); }
 
  private:
@@ -73,7 +74,7 @@ class ChunkTable {
   std::vector<uint64_t> unsaved_;  // without a row
   std::vector<uint64_t> touched_;  // with changed marks
   std::vector<uint64_t> removed_;  // rows to delete
-  size_t resident_bytes_ = 0;
+  size_t resident_bytes_ = 0, waiting_bytes_ = 0;
 };
 
 }  // namespace millrace::engine

@@ -14,6 +14,8 @@ namespace {
 
 // So many bytes waiting in front of stages that are not groupings: sources hold back.
 constexpr size_t kPendingBytesMax = 128 << 20;
+// So many bytes of waiting elements stay in memory.
+constexpr size_t kResidentBytesMax = 256 << 20;
 
 }  // namespace
 
@@ -301,6 +303,7 @@ void JobCore::Turn() {
   const bool hold_back = !source_loops_.empty() && (dispatcher_->BacksOff() || IsBehind());
   for (auto& loop : source_loops_) loop->Pump(hold_back);
   environment_.storage->checkpointer->MayRun();
+  MaySpill();
   if (IsDone()) {
     End(OkStatus());
     return;
@@ -326,9 +329,30 @@ bool JobCore::IsBehind() const {
   size_t bytes = 0;
   for (const auto& stage : stages_) {
     if (stage->spec->input == InputKind::kGrouped) continue;
-    for (const auto& range : stage->ranges) bytes += range->chunks().resident_bytes();
+    for (const auto& range : stage->ranges) bytes += range->chunks().waiting_bytes();
   }
   return bytes > kPendingBytesMax;
+}
+
+// Bodies of waiting elements leave memory, the newest first; they are read back when needed.
+void JobCore::MaySpill() {
+  const SteadyTime now = environment_.clock->SteadyNow();
+  if (now < spill_at_) return;
+  size_t resident = 0;
+  for (const auto& stage : stages_) {
+    for (const auto& range : stage->ranges) resident += range->chunks().resident_bytes();
+  }
+  if (resident <= kResidentBytesMax) return;
+  spill_at_ = now + std::chrono::milliseconds(100);
+  size_t want = resident - kResidentBytesMax / 4 * 3;
+  for (const auto& stage : stages_) {
+    for (const auto& range : stage->ranges) {
+      if (want == 0) return;
+      StatusOr<size_t> freed = range->chunks().Spill(want, commit_->durable_ordinal());
+      if (!freed.ok()) MR_DIE("engine: the store does not take rows: {}", MessageOf(freed.status()));
+      want -= std::min(want, *freed);
+    }
+  }
 }
 
 bool JobCore::IsDone() const {

@@ -67,6 +67,7 @@ class JobCore : public Job,
   std::optional<SteadyTime> NextTime() const;
   bool IsDone() const;
   bool IsBehind() const;
+  void MaySpill();
   void End(Status status);
   void StopParts();
   void ReleaseSources();
@@ -94,6 +95,7 @@ class JobCore : public Job,
   bool drain_asked_ = false, loaded_ = false;
   uint64_t epoch_ = 0, job_seq_ = 0;
   bool turn_posted_ = false;
+  SteadyTime spill_at_{};
   TimerId timer_ = 0;
   SteadyTime timer_at_ = SteadyTime::Max();
 };

@@ -119,7 +119,13 @@ class Simulation {
     } else if (!world_.listener->finished->ok()) {
       *why = std::string(MessageOf(*world_.listener->finished));
     } else if (world_.output.values() != expected) {
-      *why = "wrong counts";
+      *why = "wrong counts:";
+      for (const std::string& value : expected) {
+        if (!world_.output.values().contains(value)) *why += " -" + value;
+      }
+      for (const std::string& value : world_.output.values()) {
+        if (!expected.contains(value)) *why += " +" + value;
+      }
     } else if (world_.output.changed > 0) {
       *why = "a write was repeated with other contents";
     } else if (world_.topic.unacked() > 0) {
