@@ -23,6 +23,11 @@ def binary():
   return os.environ.get('MILLRACED', str(ROOT / 'build/bin/millraced'))
 
 
+def load_generator():
+  """Path of pubsub-load, which is built beside the server."""
+  return pathlib.Path(binary()).parent / 'pubsub-load'
+
+
 def end_with_parent():
   """For preexec_fn: the kernel kills the child when this process is gone."""
   ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -45,7 +45,7 @@ def main():
       kept = [make(publisher, subscriber, f'idle-{i}') for i in range(IDLE_TOPICS)]
       passed, most = 0, 0
       while passed < wanted:
-        command = [ROOT / 'build/bin/pubsub-load', '--endpoint', server.pubsub, '--mode', 'e2e',
+        command = [processes.load_generator(), '--endpoint', server.pubsub, '--mode', 'e2e',
                    '--message-size', 10000, '--batch', 100, '--concurrency', 4, '--warmup', 0,
                    '--seconds', 10]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=True)

@@ -1,5 +1,4 @@
 """The demo as ./run starts it, killed three times; footprint of an idle and of a full server."""
-import os
 import re
 import subprocess
 import sys
@@ -9,8 +8,6 @@ import processes
 import pytest
 
 from conftest import ROOT
-
-LOAD = ROOT / 'build/bin/pubsub-load'
 
 
 def flights(*options):
@@ -40,27 +37,37 @@ def test_january_and_the_live_part():
 
 
 def test_start_and_idle_memory(tmp_path):
-  with processes.Server(tmp_path / 'data', tmp_path / 'log') as server:
-    # 100 ms on a quiet machine; tests run beside others.
-    assert server.ready_seconds < 0.5
-    time.sleep(1)
-    assert server.memory_kb() < 64 * 1024
+  """Each start on an empty directory; the best counts, since tests run beside others."""
+  seconds = []
+  for attempt in range(5):
+    with processes.Server(tmp_path / f'data-{attempt}', tmp_path / 'log') as server:
+      seconds.append(server.ready_seconds)
+      time.sleep(0.5)
+      assert server.memory_kb() < 64 * 1024
+  print('ready after', ', '.join(f'{s * 1000:.0f} ms' for s in seconds))
+  assert min(seconds) < 0.1
+
+
+def fill(server, wanted):
+  """Publishes at least `wanted` messages of 1 KB that a subscription keeps; returns how many."""
+  stored = 0
+  while stored < wanted:
+    command = [processes.load_generator(), '--endpoint', server.pubsub, '--mode', 'publish',
+               '--message-size', 1000, '--batch', 500, '--concurrency', 16, '--rate', 100_000,
+               '--warmup', 1, '--seconds', 9.1, '--keep']
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=200)
+    stored += int(re.search(r'"messages_ok": (\d+)', done.stdout)[1])
+  return stored
 
 
 def test_a_million_waiting_messages(tmp_path):
-  """Ready within 2 s, at most 300 MB of anonymous memory."""
+  """Ready within 2 s after a kill, at most 300 MB of anonymous memory."""
   server = processes.Server(tmp_path / 'data', tmp_path / 'log')
   with server:
-    command = [LOAD, '--endpoint', server.pubsub, '--mode', 'publish', '--message-size', 1000,
-               '--batch', 500, '--concurrency', 16, '--rate', 100_000, '--warmup', 1, '--seconds',
-               9.1, '--keep']
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=200)
-    stored = int(re.search(r'"messages_ok": (\d+)', done.stdout)[1])
-    assert stored >= 1_000_000
+    stored = fill(server, 1_000_000)
     server.kill()
     server.start()
     print(f'ready after {server.ready_seconds:.2f} s with {stored} messages waiting, RssAnon '
           f"{server.memory_kb('RssAnon') // 1024} MB")
     assert server.ready_seconds < 2
     assert server.memory_kb('RssAnon') < 300 * 1024
-    assert os.path.isdir(server.data_dir)
