@@ -36,6 +36,12 @@ int ManualTimers::RunDue() {
   }
 }
 
+void ManualTimers::Clear() {
+  std::map<std::pair<SteadyTime, TimerId>, Entry> dropped;  // destroyed outside the lock
+  MutexLock lock(mutex_);
+  dropped.swap(entries_);
+}
+
 std::optional<SteadyTime> ManualTimers::Next() const {
   MutexLock lock(mutex_);
   if (entries_.empty()) return std::nullopt;

@@ -20,6 +20,8 @@ class ManualTimers : public Timers {
 
   // Posts everything due by the clock to its executor, in order of time. Returns how many.
   int RunDue();
+  // Forgets all of them, as the end of a process does.
+  void Clear();
   // When the next one is due.
   std::optional<SteadyTime> Next() const;
 

@@ -50,6 +50,7 @@ class VirtualBroker {
   }
   void Crash() {
     broker_.reset();
+    timers_.Clear();
     store_.reset(static_cast<storage::MemoryStore*>(storage_->store.release()));
     storage_.reset();
     pool_.RunAll();

@@ -33,6 +33,16 @@ struct Collection {
   void Arrive();
 };
 
+// Project names may hold anything but slashes.
+std::string LabelText(std::string_view value) {
+  std::string out;
+  for (char c : value) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
 void Head(std::string& out, std::string_view name, std::string_view type, std::string_view help) {
   fmt::format_to(std::back_inserter(out), "# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, type);
 }
@@ -42,8 +52,8 @@ void Series(std::string& out, std::string_view name, std::string_view type, std:
             std::string_view label, const List& list, ValueOf value_of) {
   Head(out, name, type, help);
   for (const auto& one : list) {
-    fmt::format_to(std::back_inserter(out), "{}{{{}=\"{}\"}} {}\n", name, label, one.name,
-                   value_of(one.figures));
+    fmt::format_to(std::back_inserter(out), "{}{{{}=\"{}\"}} {}\n", name, label,
+                   LabelText(one.name), value_of(one.figures));
   }
 }
 

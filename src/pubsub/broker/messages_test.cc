@@ -241,6 +241,28 @@ TEST_F(MessagesTest, TheWatchSeesWhatWasAnswered) {
   EXPECT_EQ(info->now.micros, broker_.clock().WallNow().micros / 1000 * 1000);
 }
 
+TEST_F(MessagesTest, WhatNobodyNeedsLeavesTheLog) {
+  ASSERT_TRUE(broker_.CreateSubscription("projects/p/subscriptions/s-2", kTopic).ok());
+  constexpr size_t kBytes = 1 << 20;
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(broker_.Publish(kTopic, {std::string(kBytes, 'x')}).ok());
+  EXPECT_GT(broker_.log().Stats().entry_bytes, 6 * kBytes);
+  // One subscription acks all of it, the other all but one; the longest need decides.
+  for (std::string name : {"projects/p/subscriptions/s-1", "projects/p/subscriptions/s-2"}) {
+    std::vector<Delivery> all;
+    while (all.size() < 6) {
+      auto some = broker_.Pull(name);
+      ASSERT_TRUE(some.ok() && !some->empty());
+      all.insert(all.end(), some->begin(), some->end());
+    }
+    if (name == kSubscription) all.erase(all.begin() + 3);
+    ASSERT_TRUE(broker_.Acknowledge(name, all).ok());
+  }
+  broker_.Advance(std::chrono::seconds(10));
+  EXPECT_GT(broker_.log().Stats().entry_bytes, kBytes);
+  EXPECT_LT(broker_.log().Stats().entry_bytes, 2 * kBytes);
+  EXPECT_EQ(broker_.PullTexts(kSubscription).size(), 1u);
+}
+
 TEST_F(MessagesTest, MetricsNameTopicsAndSubscriptions) {
   ASSERT_TRUE(broker_.Publish(kTopic, {"a", "b"}).ok());
   std::string text;

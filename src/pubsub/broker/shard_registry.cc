@@ -98,6 +98,8 @@ void ShardRegistry::DropSubscription(const SubscriptionRow& row) {
   unstarted_.erase(row.uid);
   if (auto topic = topics_.find(row.topic); topic != topics_.end())
     std::erase(topic->second.subscriptions, handle);
+  // While recovering too: replayed records have made the shard known to the checkpointer.
+  retired_.push_back({std::move(handle), environment_.broker.clock->SteadyNow()});
 }
 
 uint64_t ShardRegistry::Attach(TopicUid topic) { return topics_.at(topic).shard->Attach(); }
@@ -130,7 +132,6 @@ void ShardRegistry::SubscriptionIsDurable(const CatalogChange& change) {
     if (auto topic = topics_.find(row.topic); topic != topics_.end()) topic->second.shard->Detach();
     DropSubscription(row);
     handle->executor.Post([handle] { handle->shard->End(ResourceNotFound(handle->name)); });
-    retired_.push_back({handle, environment_.broker.clock->SteadyNow()});
     environment_.broker.storage->log->MayHaveDied();
   } else if (unstarted_.erase(row.uid) > 0) {
     handle->executor.Post([handle] { handle->shard->Start(); });
