@@ -4,8 +4,9 @@
   run.py [--suite NAME,…] [--only REGEX] [--pubsub HOST:PORT --dataflow HOST:PORT] [--json FILE]
 
 Without addresses it starts build/bin/millraced itself. A failure that is not listed and a listed
-test that passes both count as failures of this run; skipped is what a suite itself skips. A test that
-surprises is run once more, alone, and the second verdict counts: some suites depend on the machine's pace.
+test that passes both count as failures of this run; skipped is what a suite itself skips. A test
+that surprises is run once more, alone, and the second verdict counts: some suites depend on the
+machine's pace.
 """
 import argparse
 import dataclasses
@@ -104,12 +105,13 @@ def again(name, server, test):
   if name == 'python-system':
     only = 'python-system ' + test.name.partition('[')[0].rpartition('.')[2]
   else:
-    only = f"{name.partition('-')[0] if name.startswith('beam') else name} {re.escape(test.name.partition('/')[0])}$"
+    suite = 'beam' if name.startswith('beam') else name
+    only = f"{suite} {re.escape(test.name.partition('/')[0])}$"
   return next((t for t in SUITES[name](server, only) if t.name == test.name), test)
 
 
 def settle(name, server, surprising, expected):
-  """Runs what surprised once more, unless it is too much for chance; returns the number still bad."""
+  """Runs what surprised once more, unless it is too much for chance; returns what is still bad."""
   if len(surprising) > SURPRISES_MAX:
     return len(surprising)
   bad = 0
