@@ -156,6 +156,15 @@ void Deliverer::Forget(uint64_t first, uint64_t end) {
   }
 }
 
+void Deliverer::DropIdleReads() {
+  bool idle = counters_.delivered == delivered_before_;
+  delivered_before_ = counters_.delivered;
+  // (Somebody may wait for a read under way.)
+  if (!idle || new_feed_.reading() || returned_feed_.reading()) return;
+  new_feed_.Clear();
+  returned_feed_.Clear();
+}
+
 void Deliverer::Return(const ReleasedLeases& released) {
   for (uint32_t i = 0; i < released.count; ++i)
     returned_.Add(released.first + i, released.sizes[i]);

@@ -66,6 +66,8 @@ class Deliverer {
   void Settle(const AckRange& range, Settled settled);
   // [first, end) was acked by something else than a subscriber: takes it away from whoever has it.
   void Forget(uint64_t first, uint64_t end);
+  // Housekeeping: lets go of messages read ahead when nobody has taken any since the last call.
+  void DropIdleReads();
   // Gives out what can be given out now.
   void Pump();
 
@@ -133,6 +135,7 @@ class Deliverer {
   TimerId timer_ = 0;
   SteadyTime timer_at_ = SteadyTime::Max();
   Counters counters_;
+  uint64_t delivered_before_ = 0;  // at the last DropIdleReads
 };
 
 }  // namespace millrace::pubsub

@@ -200,7 +200,9 @@ void LocalSubscriptionShard::OnRead(const std::vector<StoredMessage>& messages) 
 }
 
 void LocalSubscriptionShard::Expire(WallTime now) {
-  if (ended_.ok()) retention_.ExpireBefore(now - settings_.retention);
+  if (!ended_.ok()) return;
+  deliverer_.DropIdleReads();
+  retention_.ExpireBefore(now - settings_.retention);
 }
 
 // Figures.

@@ -357,6 +357,22 @@ TEST(Backlog, WhatTheTopicLostCountsAsAcked) {
   EXPECT_EQ(h.shard->GetFigures().backlog_messages, 6u);
 }
 
+TEST(Backlog, WhatWasReadAheadIsDroppedWhenNobodyTakesIt) {
+  Harness h;
+  for (int i = 0; i < 10'000; ++i) h.topic->Publish(std::string(1000, 'x'));
+  h.topic->EvictBelow(10'000);
+  EXPECT_EQ(h.StartPull(10)->Offsets(), Range(0, 10));
+  EXPECT_EQ(h.topic->disk_reads, 1);
+  h.shard->Expire(h.clock.WallNow());
+  h.Run();
+  EXPECT_EQ(h.StartPull(10)->Offsets(), Range(10, 20));
+  int reads = h.topic->disk_reads;
+  h.shard->Expire(h.clock.WallNow());
+  h.shard->Expire(h.clock.WallNow());
+  EXPECT_EQ(h.StartPull(10)->Offsets(), Range(20, 30));
+  EXPECT_GT(h.topic->disk_reads, reads);
+}
+
 TEST(Backlog, StartOffsetAndNeed) {
   Harness h({}, 5);
   h.Publish(10);
