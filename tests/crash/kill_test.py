@@ -58,7 +58,8 @@ def test_acknowledged_publishes_stay_and_acknowledged_messages_stay_away(fresh_s
   boots.killed()
   server.start()
   boots.started()
-  # A stock subscriber gives up for good when an ack found no server for a minute: the rest is for a new one.
+  # A stock subscriber gives up for good when an ack found no server for a minute: what is left is
+  # for a new one.
   stream.cancel()
   stream = load.streaming_consumer(stream_path, stream_received)
   consumer.drain(lambda: not lost(publisher, unary_received), DRAIN_SECONDS)
