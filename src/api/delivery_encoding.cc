@@ -1,6 +1,5 @@
 #include "api/delivery_encoding.h"
 
-#include <cstring>
 #include <utility>
 
 #include "api/byte_buffer.h"
@@ -77,12 +76,10 @@ grpc::ByteBuffer EncodeDeliveries(const std::vector<Delivery>& deliveries, std::
       out.CutInto(&slices);
       slices.push_back(SliceByReference(delivery.message));
     } else {
-      std::memcpy(out.at, delivery.message.data(), delivery.message.size());
-      out.at += delivery.message.size();
+      out.at = PutRaw(out.at, delivery.message.view());
     }
   }
-  std::memcpy(out.at, tail.data(), tail.size());
-  out.at += tail.size();
+  out.at = PutRaw(out.at, tail);
   out.CutInto(&slices);
   return grpc::ByteBuffer(slices.data(), slices.size());
 }

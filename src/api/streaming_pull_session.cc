@@ -288,8 +288,15 @@ void StreamingPullSession::OnCancel() {
 }
 
 void StreamingPullSession::OnDone() {
-  CloseBroker();
   sessions_.Remove(this);
+  std::shared_ptr<pubsub::Stream> stream;
+  {
+    // The broker's stream may hold its consumer, this session, in turn.
+    MutexLock lock(mutex_);
+    stream.swap(stream_);
+  }
+  if (stream) stream->Close();
+  stream.reset();
   std::shared_ptr<StreamingPullSession> last = std::move(self_);
 }
 

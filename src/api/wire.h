@@ -133,10 +133,13 @@ inline char* PutBytesHead(char* at, uint32_t field, size_t size) {
   return PutVarint(at, size);
 }
 
-inline char* PutBytes(char* at, uint32_t field, std::string_view bytes) {
-  at = PutBytesHead(at, field, bytes.size());
-  std::memcpy(at, bytes.data(), bytes.size());
+inline char* PutRaw(char* at, std::string_view bytes) {
+  if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
   return at + bytes.size();
+}
+
+inline char* PutBytes(char* at, uint32_t field, std::string_view bytes) {
+  return PutRaw(PutBytesHead(at, field, bytes.size()), bytes);
 }
 
 inline void AppendBytes(std::string& out, uint32_t field, std::string_view bytes) {
