@@ -204,7 +204,8 @@ TEST_F(DiskLogTest, FreesWhatIsDeadAndMovesTheLittleThatLives) {
   log_->MayHaveDied();
   EXPECT_TRUE(Eventually([&] {
     log_->MayHaveDied();
-    return log_->Stats().disk_bytes <= 3 * (64 << 10);
+    return log_->Stats().disk_bytes <= 3 * (64 << 10) && Offsets(1, 0).front() == 3 &&
+           Offsets(2, 0).front() == 100 && Offsets(3, 201).front() == 203;
   })) << log_->Stats().disk_bytes;
   EXPECT_EQ(Offsets(1, 0).front(), 3u);
   EXPECT_EQ(Offsets(2, 0).front(), 100u);
