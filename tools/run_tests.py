@@ -54,8 +54,8 @@ STAGES = {
     'format': (['tools/format', '--check'], one),
     'unit': (['ctest', '--test-dir', 'build', '-V', '--timeout', '300'], gtest),
     'asan': (sanitized('asan', 'storage_test', 'pubsub_test', 'engine_test'), gtest),
-    # The broker is left out: protobuf's headers change the layout of messages under ThreadSanitizer, and
-    # Debian's library is built without.
+    # The broker is left out: protobuf's headers change the layout of messages under
+    # ThreadSanitizer, and Debian's library is built without.
     'tsan': (sanitized('tsan', 'engine_test'), gtest),
     'python': ([PYTHON, '-m', 'pytest', '-c', 'tests/pytest.ini', '--rootdir', 'tests', 'tests'],
                totals(r' in [\d.]+s')),
