@@ -1,5 +1,6 @@
-// Engine CPU of a GroupByKey: elements of one bundle through routing, cells, panes and commits, over memory storage and a runner
-// that does nothing. Prints elements a second for few and for many keys.
+// Engine CPU of a GroupByKey: elements of one bundle through routing, cells, panes and commits,
+// over memory storage and a runner that does nothing. Prints elements a second for few and for many
+// keys.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -51,8 +52,9 @@ void Measure(int elements, int keys) {
   const double before = CpuSeconds();
   world.Settle();
   const double seconds = CpuSeconds() - before;
-  fmt::print("{} elements in {} keys: {} panes, {:.2f} s CPU, {:.0f} elements/s{}\n", elements, keys, panes, seconds,
-             elements / seconds, world.listener->finished ? "" : " (did not end)");
+  fmt::print("{} elements in {} keys: {} panes, {:.2f} s CPU, {:.0f} elements/s{}\n", elements,
+             keys, panes, seconds, elements / seconds,
+             world.listener->finished ? "" : " (did not end)");
 }
 
 }  // namespace

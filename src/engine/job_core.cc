@@ -349,7 +349,8 @@ void JobCore::MaySpill() {
     for (const auto& range : stage->ranges) {
       if (want == 0) return;
       StatusOr<size_t> freed = range->chunks().Spill(want, commit_->durable_ordinal());
-      if (!freed.ok()) MR_DIE("engine: the store does not take rows: {}", MessageOf(freed.status()));
+      if (!freed.ok())
+        MR_DIE("engine: the store does not take rows: {}", MessageOf(freed.status()));
       want -= std::min(want, *freed);
     }
   }
