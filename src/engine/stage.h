@@ -20,7 +20,7 @@ struct StageState {
   std::vector<std::unique_ptr<RangeShard>> ranges;
   RetryQueue retry;
   std::shared_ptr<const StatePlace> place;  // null: no state, no side inputs
-  uint64_t side_ordinal = 0;  // the last commit that brought side input
+  uint64_t side_ordinal = 0;                // the last commit that brought side input
   int in_flight = 0;
   size_t next_range = 0;                  // where the next cut begins
   std::optional<SteadyTime> waits_since;  // input waits although a bundle runs
