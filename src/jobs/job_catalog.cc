@@ -137,10 +137,10 @@ void JobCatalog::Commit(WriteBatch batch, Task done) {
   records.push_back(std::move(record));
   unsaved_.Append(batch);
   services_.storage->checkpointer->MarkDirty(shared_from_this());
-  services_.storage->log->Append(
-      std::move(records), [self = shared_from_this(), done = std::move(done)]() mutable {
-        self->services_.executor->Post(std::move(done));
-      });
+  services_.storage->log->Append(std::move(records),
+                                 [self = shared_from_this(), done = std::move(done)]() mutable {
+                                   self->services_.executor->Post(std::move(done));
+                                 });
 }
 
 void JobCatalog::WriteCheckpoint(Callback<void(WriteBatch)> done) {

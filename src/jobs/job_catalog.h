@@ -73,7 +73,7 @@ class JobCatalog : public storage::Checkpointed, public std::enable_shared_from_
   std::map<std::string, std::shared_ptr<JobRun>> running_;
   std::map<std::string, std::shared_ptr<EventLog>> ended_events_;
   std::map<std::string, JobRow> not_restored_;  // failed at this start; made durable by Start
-  storage::WriteBatch unsaved_;  // what the next checkpoint must write
+  storage::WriteBatch unsaved_;                 // what the next checkpoint must write
   uint64_t last_uid_ = 0;
   uint64_t seq_ = 0;
   bool started_ = false, stopped_ = false;

@@ -301,8 +301,7 @@ void JobRun::Ended() {
   events_->Close();
   for (const auto& environment : environments_) environment->Stop();
   environments_.clear();
-  engine_->Suspend();
-  engine_.reset();
+  engine_.reset();  // it told its end and answered Metrics since: nothing of it is running
   DeleteOwnSubscriptions();
   Purge(services_, row_.uid);
 }
