@@ -59,7 +59,7 @@ TEST(Index, ComesBackAsItWas) {
     next[partition] = entry.end_offset();
     index.Add(partition, entry);
   }
-  uint64_t capacity = 256 << 20;
+  uint64_t capacity = 1 << 20;
   EncodedIndex encoded = EncodeIndex(index, 1000, capacity, 2000);
   EXPECT_LE(encoded.bytes.size(), index.EncodedBytesLimit());
   auto decoded = Decode(encoded, 1000, capacity);
