@@ -215,14 +215,30 @@ class PlanBuilder {
                                          side.local_name, leaf.id, access));
       }
       const bool multimap = access == urns::kMultimapSideInput;
-      MR_ASSIGN_OR_RETURN(auto collections, Feed(side.collection, multimap));
+      MR_ASSIGN_OR_RETURN(engine::CollectionId collection,
+                          SideCollection(side.collection, multimap));
       MR_ASSIGN_OR_RETURN(windowing::Strategy strategy, StrategyOf(side.collection));
-      for (engine::CollectionId collection : collections) {
-        drafts_[draft].spec.side_inputs.push_back(
-            {leaf.id, side.local_name, collection, multimap, strategy});
-      }
+      drafts_[draft].spec.side_inputs.push_back(
+          {leaf.id, side.local_name, collection, multimap, std::move(strategy)});
     }
     return OkStatus();
+  }
+
+  // A side input is one collection: a flatten of several (or none) is a stage here.
+  StatusOr<engine::CollectionId> SideCollection(const std::string& collection, bool keyed) {
+    MR_ASSIGN_OR_RETURN(auto feeds, Feed(collection, keyed));
+    if (feeds.size() == 1) return feeds.front();
+    if (!passes_.contains(collection)) {
+      Draft draft = NewDraft(graph_.ProducerOf(collection));
+      draft.spec.work = engine::Work::kPass;
+      draft.spec.inputs = std::move(feeds);
+      MR_ASSIGN_OR_RETURN(draft.spec.strategy, StrategyOf(collection));
+      passes_[collection] = drafts_.size();
+      drafts_.push_back(std::move(draft));
+    }
+    MR_ASSIGN_OR_RETURN(engine::CollectionId id, Collection(collection, collection));
+    collections_[id.value].keyed |= keyed;
+    return id;
   }
 
   // Engine collections that together are `collection` as its reader sees it (through flattens and
