@@ -3,7 +3,10 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "google/iam/v1/iam_policy.pb.h"
@@ -18,6 +21,8 @@ constexpr int kReceiveBytesMax = 12 << 20;
 constexpr int kMetadataBytesMax = 4 << 20;
 // Frames of DATA that clients may send: fewer, larger ones cost less than the default 16 KB.
 constexpr int kFrameBytesMax = 1 << 20;
+
+constexpr auto kGoawayTransit = std::chrono::milliseconds(100);
 
 void SetChannelArguments(grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kReceiveBytesMax);
@@ -62,9 +67,16 @@ void GrpcServer::SetServing(bool serving) {
   server_->GetHealthCheckService()->SetServingStatus(serving);
 }
 
-void GrpcServer::Stop(Duration grace) {
+void GrpcServer::Stop(Duration grace, FunctionRef<void()> end_calls) {
+  if (std::exchange(stopped_, true)) return;
+  std::thread shutting_down(
+      [this, until = std::chrono::system_clock::now() + grace] { server_->Shutdown(until); });
+  // Clients open a new stream as soon as the old one ends. Those that have not seen the GOAWAY by
+  // then do it on this connection, where gRPC can only cancel it, and to them CANCELLED is final.
+  std::this_thread::sleep_for(std::min<std::chrono::microseconds>(kGoawayTransit, grace));
   sessions_.End(Unavailable("The server is shutting down. Please connect again."));
-  server_->Shutdown(std::chrono::system_clock::now() + grace);
+  end_calls();
+  shutting_down.join();
 }
 
 }  // namespace millrace::api

@@ -11,6 +11,7 @@
 #include "api/rpc_service.h"
 #include "api/streaming_pull_session.h"
 #include "base/clock.h"
+#include "base/task.h"
 #include "net/grpc_acceptor.h"
 #include "pubsub/broker.h"
 
@@ -29,15 +30,16 @@ class GrpcServer {
   void Take(int fd) { acceptor_.Take(fd); }
   // What the gRPC health service answers.
   void SetServing(bool serving);
-  // Ends the streams with UNAVAILABLE, sends GOAWAY, and cancels what is left after `grace`.
-  // Blocks; idempotent.
-  void Stop(Duration grace);
+  // Says GOAWAY, then ends the streams with UNAVAILABLE and runs `end_calls` (which lets the broker
+  // answer what waits), and cancels what is left after `grace`. Blocks; idempotent.
+  void Stop(Duration grace, FunctionRef<void()> end_calls = [] {});
 
  private:
   StreamingPullSessions sessions_;
   std::vector<std::unique_ptr<RpcService>> services_;
   net::GrpcAcceptor acceptor_;
   std::unique_ptr<grpc::Server> server_;
+  bool stopped_ = false;
 };
 
 }  // namespace millrace::api

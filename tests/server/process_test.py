@@ -129,7 +129,7 @@ def test_sigterm_with_clients_connected(fresh_server, monkeypatch):
   pull.join(10)
   poll.close()
   # The stock subscriber takes the end as transient and comes back by itself.
-  assert not stream.done()
+  assert not stream.done(), stream.exception()
   fresh_server.start()
   got.clear()
   publisher.publish(topic, b'y').result(30)

@@ -204,8 +204,14 @@ void Server::Stop() {
   if (grpc_) grpc_->SetServing(false);
   if (recovered_ && jobs_) jobs_->Stop();
   // Streams and pulls are answered with UNAVAILABLE; what is left ends within the graces.
-  if (recovered_) broker_->Stop();
-  if (grpc_) grpc_->Stop(milliseconds(1000));
+  auto end_calls = [this] {
+    if (recovered_) broker_->Stop();
+  };
+  if (grpc_) {
+    grpc_->Stop(milliseconds(1000), end_calls);
+  } else {
+    end_calls();
+  }
   if (rest_) rest_->Stop(milliseconds(500));
   if (http_port_) http_port_->Stop();
   if (http_) http_->Stop(milliseconds(200));
