@@ -52,6 +52,12 @@ class EnvironmentRunnerTest : public ::testing::Test {
     EXPECT_TRUE(changed_.Take());
     return worker;
   }
+  // Until the next try is planned, which happens just after the trouble was told. Only then may
+  // time move: the try is so far from now.
+  void WaitForRetry() {
+    while (!timers_.Next() || *timers_.Next() > clock_.SteadyNow() + std::chrono::seconds(5))
+      std::this_thread::yield();
+  }
   void Run(uint64_t attempt) {
     engine::BundleRequest request;
     request.attempt = attempt;
@@ -63,12 +69,13 @@ class EnvironmentRunnerTest : public ::testing::Test {
   FakeClock clock_;
   ManualTimers timers_{clock_};
   ThreadPool executor_{1, "test"};
-  FnPort port_;
-  ScriptedPool pool_;
+  // Before the servers, whose threads still call back while they end.
   Inbox<std::pair<Duration, Status>> unreachable_;
   Inbox<int> changed_;
   Inbox<BundleResult> results_;
   std::shared_ptr<EnvironmentRunner> runner_;
+  FnPort port_;
+  ScriptedPool pool_;
 };
 
 TEST_F(EnvironmentRunnerTest, AsksThePoolAndRunsBundles) {
@@ -128,8 +135,9 @@ TEST_F(EnvironmentRunnerTest, ReplacesALostWorkerUnderANewId) {
   ASSERT_TRUE(unreachable_.Take());
   EXPECT_EQ(pool_.stopped.Take(), first->worker_id());
   EXPECT_EQ(pool_.started.size(), 0) << "not at once: there is a back-off";
+  WaitForRetry();
   clock_.Advance(std::chrono::seconds(1));
-  while (timers_.RunDue() == 0) std::this_thread::yield();  // the retry is set just after the call
+  EXPECT_EQ(timers_.RunDue(), 1);
   const auto second = pool_.started.Take();
   ASSERT_TRUE(second);
   EXPECT_NE(second->worker_id(), first->worker_id());
@@ -142,8 +150,9 @@ TEST_F(EnvironmentRunnerTest, TellsHowLongItHasBeenInTrouble) {
   ASSERT_TRUE(trouble);
   EXPECT_EQ(trouble->first, Duration::zero());
   EXPECT_THAT(std::string(MessageOf(trouble->second)), HasSubstr("no room"));
+  WaitForRetry();
   clock_.Advance(std::chrono::seconds(31));
-  while (timers_.RunDue() == 0) std::this_thread::yield();  // the retry is set just after the call
+  EXPECT_EQ(timers_.RunDue(), 1);
   trouble = unreachable_.Take();
   ASSERT_TRUE(trouble);
   EXPECT_EQ(trouble->first, std::chrono::seconds(31));
