@@ -310,6 +310,23 @@ TEST(PlannerTest, ASideInputHeadsItsStage) {
   EXPECT_FALSE(Executable(planned, "make")->uses_state);
 }
 
+TEST(PlannerTest, ASideInputFromAFlattenIsOneCollection) {
+  PipelineBuilder b;
+  b.Impulse("i1", "s1").Collection("a").ParDo("left", "s1", "a");
+  b.Impulse("i2", "s2").Collection("b").ParDo("right", "s2", "b");
+  b.Collection("both").Flatten("flatten", {"a", "b"}, "both");
+  b.Impulse("i3", "s3").Collection("main").ParDo("make", "s3", "main").Collection("c");
+  b.ParDo("use", "main", "c", WithSideInput("side", urns::kIterableSideInput));
+  (*b.transform("use").mutable_inputs())["side"] = "both";
+  PlannedPipeline planned = Plan(b);
+  const engine::StageSpec* flatten = StageOf(planned, "flatten");
+  EXPECT_EQ(flatten->work, Work::kPass);
+  EXPECT_THAT(Inputs(planned, *flatten), UnorderedElementsAre("a", "b"));
+  const engine::StageSpec* use = StageOf(planned, "use");
+  ASSERT_THAT(use->side_inputs, SizeIs(1));
+  EXPECT_THAT(flatten->outputs, ElementsAre(use->side_inputs[0].collection));
+}
+
 TEST(PlannerTest, StateHeadsAStageByKey) {
   PipelineBuilder b;
   b.Impulse("impulse", "start")
