@@ -53,7 +53,10 @@ Status JobCatalog::Restore(JobRow row) {
   }
   // An older record than what the checkpoint holds: the job's end follows in the log.
   if (ended_.contains(row.id) && !not_restored_.contains(row.id)) return OkStatus();
-  if (running_.contains(row.id)) return OkStatus();
+  if (auto it = running_.find(row.id); it != running_.end()) {
+    if (row.drain) it->second->RestoreDrain();
+    return OkStatus();
+  }
   MR_ASSIGN_OR_RETURN(auto bytes,
                       services_.storage->store->Get(Table::kJobs, PipelineKey(row.uid)));
   pipe::Pipeline pipeline;

@@ -56,6 +56,7 @@ class JobRun : public engine::JobListener, public std::enable_shared_from_this<J
   // Recovery, before Start.
   Status LoadView() { return engine_->LoadView(); }
   Status Replay(const storage::Record& record) { return engine_->Replay(record); }
+  void RestoreDrain() { row_.drain = true; }  // it was asked for in an earlier life
 
   void Start();
   void Cancel();
