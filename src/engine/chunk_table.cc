@@ -46,7 +46,12 @@ bool ChunkTable::Consume(StoredChunk* chunk, uint32_t first, uint32_t count) {
     }
   }
   if (chunk->live > 0) {
-    if (!chunk->marks_dirty) touched_.push_back(chunk->number);
+    if (!chunk->marks_dirty) {
+      if (touched_.size() > 2 * chunks_.size() + 1024) {  // no checkpoint comes
+        std::erase_if(touched_, [this](uint64_t old) { return !chunks_.contains(old); });
+      }
+      touched_.push_back(chunk->number);
+    }
     chunk->marks_dirty = true;
     return false;
   }

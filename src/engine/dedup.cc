@@ -34,9 +34,17 @@ void DedupTable::AckAsked(uint64_t run) {
 
 void DedupTable::AckDone(uint64_t run) {
   auto it = runs_.find(run);
-  if (it == runs_.end() || --it->second.open_acks > 0 || it->second.acked) return;
+  if (it == runs_.end() || --it->second.open_acks > 0) return;
+  if (it->second.acked || it->second.ack_failed) return;
   it->second.acked = it->second.dirty = true;
   acked_.push_back(run);
+}
+
+void DedupTable::AckFailed(uint64_t run) {
+  auto it = runs_.find(run);
+  if (it == runs_.end()) return;
+  --it->second.open_acks;
+  it->second.ack_failed = true;
 }
 
 std::vector<uint64_t> DedupTable::TakeAcked() { return std::exchange(acked_, {}); }

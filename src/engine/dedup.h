@@ -51,6 +51,8 @@ class DedupTable {
   // durable.
   void AckAsked(uint64_t run);
   void AckDone(uint64_t run);
+  // An ack got lost: the run can no longer be known to be acked as a whole.
+  void AckFailed(uint64_t run);
   // Runs acked since the last call, for the record being made; and what such a record says.
   std::vector<uint64_t> TakeAcked();
   void MarkAcked(const std::vector<uint64_t>& runs);
@@ -77,7 +79,7 @@ class DedupTable {
     WallTime wall;
     SteadyTime expiry, last_resort;
     int open_acks = 0;
-    bool acked = false, has_row = false, dirty = true;
+    bool acked = false, ack_failed = false, has_row = false, dirty = true;
   };
   void Forget(std::map<uint64_t, IdRun>::iterator it);
 

@@ -153,7 +153,11 @@ void CellTable::LookAtTimers(const GroupingTimes& times) {
     if (time > times.now) break;
     due.push_back(cell);
   }
-  for (Cell* cell : due) Consider(cell, times);
+  for (Cell* cell : due) {
+    timers_.erase({*cell->timer, cell->order, cell});
+    cell->timer.reset();  // set anew by Consider, or when the cell's pane is committed
+    Consider(cell, times);
+  }
 }
 
 namespace {

@@ -80,6 +80,7 @@ void SourceLoop::Ack(RangeShard& range, uint64_t run, std::vector<uint64_t> hand
       range.dedup().AckDone(run);
       ask_at_ = std::min(ask_at_, asked_at_ + kWatermarkAtMost);
     } else {
+      range.dedup().AckFailed(run);
       parts_.messages->Tell(
           Importance::kWarning,
           fmt::format("{} could not acknowledge: {}", parts_.stage->spec->name, MessageOf(status)));
