@@ -22,6 +22,23 @@ struct Call {
   Response response;
 };
 
+// gRPC 1.51 keeps one set of callback threads for all channels and frees it with its last user — on
+// one of those very threads if the last reference to a channel goes in a callback, as ours may. A
+// channel that never goes prevents that.
+void KeepCallbackThreads() {
+  static const bool kept = [] {
+    auto* stub = new std::unique_ptr<fn::BeamFnExternalWorkerPool::Stub>(
+        fn::BeamFnExternalWorkerPool::NewStub(
+            grpc::CreateChannel("127.0.0.1:1", grpc::InsecureChannelCredentials())));
+    auto call = std::make_shared<Call<fn::StopWorkerRequest, fn::StopWorkerResponse>>();
+    call->context.set_deadline(std::chrono::system_clock::now());
+    (*stub)->async()->StopWorker(&call->context, &call->request, &call->response,
+                                 [call](grpc::Status) {});
+    return true;
+  }();
+  static_cast<void>(kept);
+}
+
 }  // namespace
 
 struct WorkerPool::Stub {
@@ -33,7 +50,9 @@ struct WorkerPool::Stub {
   const std::unique_ptr<fn::BeamFnExternalWorkerPool::Stub> stub;
 };
 
-WorkerPool::WorkerPool(const std::string& url) : stub_(std::make_shared<Stub>(url)) {}
+WorkerPool::WorkerPool(const std::string& url) : stub_(std::make_shared<Stub>(url)) {
+  KeepCallbackThreads();
+}
 WorkerPool::~WorkerPool() = default;
 
 void WorkerPool::Start(fn::StartWorkerRequest request, Callback<void(Status)> done) {
